@@ -1,0 +1,68 @@
+//! Flags that choose where to compute, and the guard that every command passes first.
+
+use clap::{Args, ValueEnum};
+use wgpu_bert::gpu::{DeviceOptions, KernelFamily, Survey, survey};
+use wgpu_bert::strategy::{Strategy, StrategyError, get_distribution_strategy};
+
+use super::output;
+
+/// Which strategy on which adapter.
+#[derive(Args)]
+#[command(rename_all = "snake_case", next_help_heading = "Device")]
+pub struct StrategyFlags {
+    /// auto or one_device
+    #[arg(long, alias = "ds", value_name = "NAME", default_value = "auto")]
+    distribution_strategy: String,
+    /// Index of an adapter, or a part of its name; `wgpu-bert devices` lists them [default: the best]
+    #[arg(long, value_name = "NAME|INDEX")]
+    adapter: Option<String>,
+}
+
+impl StrategyFlags {
+    /// The strategy these flags ask for, on what a survey found.
+    pub fn strategy(&self, survey: &Survey) -> Result<Strategy, StrategyError> {
+        get_distribution_strategy(self.distribution_strategy.parse()?, survey, self.adapter.as_deref())
+    }
+}
+
+/// Which strategy on which adapter, with which kernels.
+#[derive(Args)]
+#[command(rename_all = "snake_case", next_help_heading = "Device")]
+pub struct DeviceFlags {
+    #[command(flatten)]
+    strategy: StrategyFlags,
+    /// Kernels to use [default: what suits the adapter]
+    #[arg(long, value_name = "FAMILY", ignore_case = true)]
+    kernels: Option<Kernels>,
+    /// Keep the shader compiler's bounds checks; slower
+    #[arg(long)]
+    runtime_checks: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Kernels {
+    /// For software adapters: tiles in registers, no barriers
+    Register,
+    /// For GPUs: tiles in workgroup memory
+    Workgroup,
+}
+
+impl DeviceFlags {
+    /// The guard: comes before any file is opened. Tells the strategy's notice.
+    pub fn strategy(&self) -> Result<Strategy, StrategyError> {
+        let strategy = self.strategy.strategy(&pollster::block_on(survey()))?;
+        if let Some(notice) = &strategy.notice {
+            output::note(notice);
+        }
+        Ok(strategy)
+    }
+
+    /// How the strategy's device is opened.
+    pub fn options(&self) -> DeviceOptions {
+        let family = self.kernels.map(|kernels| match kernels {
+            Kernels::Register => KernelFamily::Register,
+            Kernels::Workgroup => KernelFamily::Workgroup,
+        });
+        DeviceOptions { family, runtime_checks: self.runtime_checks }
+    }
+}

@@ -1,0 +1,96 @@
+//! `wgpu-bert evaluate`: losses and accuracies of a saved model.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use clap::Args;
+use indicatif::{FormattedDuration, ProgressBar};
+use wgpu_bert::checkpoint::ModelFolder;
+use wgpu_bert::data::{InstanceOptions, Tokenizer, Vocabulary};
+use wgpu_bert::train::evaluate;
+
+use super::device_flags::DeviceFlags;
+use super::error::CliError;
+use super::evaluation;
+use super::input::{self, Input};
+use super::input_files;
+use super::output;
+use super::pretrain::positive;
+
+/// Print a model's losses and accuracies over examples, as one JSON object
+#[derive(Args)]
+#[command(rename_all = "snake_case")]
+pub struct EvaluateFlags {
+    /// Folder of a model in Hugging Face's form, as `wgpu-bert pretrain` saves it; a checkpoint is one, too
+    #[arg(long, value_name = "DIR")]
+    model: PathBuf,
+    /// Text files or TFRecord files, plain or gzip: names or patterns (* ? [a-z]) with commas between
+    #[arg(long, value_name = "FILES")]
+    input_files: String,
+    /// Examples computed at once
+    #[arg(long, value_name = "N", default_value = "32", value_parser = positive)]
+    eval_batch_size: usize,
+    /// Tokens of an example made of text [default: 128, or what the model has positions for]
+    #[arg(long, value_name = "N", value_parser = positive)]
+    max_seq_length: Option<usize>,
+    /// The most tokens masked in an example made of text [default: 20]
+    #[arg(long, value_name = "N", value_parser = positive)]
+    max_predictions_per_seq: Option<usize>,
+    /// Decides how examples are made of text
+    #[arg(long, alias = "random_seed", value_name = "N", default_value_t = 12345)]
+    seed: u64,
+    /// Print errors as JSON, too
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    device: DeviceFlags,
+}
+
+pub fn run(flags: &EvaluateFlags) -> Result<(), CliError> {
+    let strategy = flags.device.strategy()?;
+    let model = ModelFolder::load(&flags.model)?;
+    let origin = flags.model.join("vocab.txt").display().to_string();
+    let tokenizer = Tokenizer::new(Vocabulary::parse(&model.vocabulary, &origin)?, model.do_lower_case)
+        .with_strip_accents(model.strip_accents);
+    let next_sentence = model.tensors.iter().any(|tensor| tensor.name.starts_with("cls.seq_relationship."));
+    let input = input::find(&input_files::names("input_files", &flags.input_files)?)?;
+    let features = match input {
+        Input::Records(paths) => {
+            let shape = (flags.max_seq_length, flags.max_predictions_per_seq);
+            input::of_records(&paths, next_sentence, shape, tokenizer.vocabulary().size(), false)?
+        }
+        Input::Text(paths) => {
+            let reference = InstanceOptions::default();
+            let most = model.config.max_position_embeddings;
+            let options = InstanceOptions {
+                max_seq_length: flags.max_seq_length.unwrap_or(reference.max_seq_length.min(most)),
+                max_predictions_per_seq: flags
+                    .max_predictions_per_seq
+                    .unwrap_or(reference.max_predictions_per_seq),
+                dupe_factor: 1,
+                random_seed: flags.seed,
+                use_next_sentence_label: next_sentence,
+                ..reference
+            };
+            input::of_text(&paths, &tokenizer, &options)?
+        }
+    };
+    let gpu = Arc::new(pollster::block_on(strategy.open(flags.device.options()))?);
+    // Where stderr is no terminal, the bar is not seen.
+    output::note(format_args!(
+        "Evaluating {} on {} examples, on {}",
+        flags.model.display(),
+        features.count(),
+        gpu.adapter.name
+    ));
+    let start = Instant::now();
+    let bar = ProgressBar::new(features.count() as u64);
+    let done = |instances| bar.set_position(instances as u64);
+    let evaluating = evaluate(&gpu, &model.config, &model.tensors, &features, flags.eval_batch_size, done);
+    let result = pollster::block_on(evaluating)?;
+    bar.finish_and_clear();
+    let took = FormattedDuration(start.elapsed());
+    output::note(format_args!("{} ({took})", evaluation::to_text(&result)));
+    output::result(evaluation::to_json(&result))
+}

@@ -1,0 +1,165 @@
+//! From input files to what a run trains on, and the vocabulary.
+
+use std::path::{Path, PathBuf};
+
+use wgpu_bert::checkpoint::CheckpointError;
+use wgpu_bert::data::{
+    self, Features, InstanceOptions, Stage, TextData, TextOptions, TextSource, Tokenizer, TrainingData,
+    Vocabulary, VocabularyOptions, count_words, training_data,
+};
+
+use super::super::error::CliError;
+use super::super::examples::example;
+use super::super::input::{self, Input};
+use super::super::text_progress::Reporter;
+use super::super::{default_threads, output};
+use super::record::checksum;
+use super::resolve::{PretrainArgs, VocabularySource};
+
+/// Examples shown.
+const EXAMPLES: usize = 3;
+
+/// What a run needs besides its options.
+pub struct Prepared {
+    pub tokenizer: Tokenizer,
+    pub data: TrainingData,
+    /// Of all that is trained on.
+    pub checksum: String,
+    /// Of all that the model is evaluated on.
+    pub eval_checksum: Option<String>,
+}
+
+/// Read the input, text or records, and the vocabulary. The model gets as many words as the vocabulary has, and examples
+/// the shape that records have.
+pub fn prepare(args: &mut PretrainArgs) -> Result<Prepared, CliError> {
+    let input = args.input_files.as_deref().map(input::find).transpose()?;
+    let mut prepared = match input {
+        None => of_text(vec![TextSource::Bundled], args)?,
+        Some(Input::Text(paths)) => of_text(paths.into_iter().map(TextSource::File).collect(), args)?,
+        Some(Input::Records(paths)) => of_records(&paths, args)?,
+    };
+    if args.dynamic_masking {
+        let vocabulary = prepared.tokenizer.vocabulary();
+        prepared.data = prepared.data.with_dynamic_masking(vocabulary, &args.instances)?;
+    }
+    if let Some(names) = &args.eval_files {
+        let features = held_out(names, &prepared.tokenizer, args)?;
+        prepared.eval_checksum = Some(checksum(&features));
+        prepared.data = prepared.data.with_evaluation(features);
+    }
+    Ok(prepared)
+}
+
+/// The examples of --eval_files. A text is gone through once: other masks would make no other text of it.
+fn held_out(names: &[String], tokenizer: &Tokenizer, args: &PretrainArgs) -> Result<Features, CliError> {
+    output::note("For evaluation:");
+    match input::find(names)? {
+        Input::Text(paths) => {
+            let options = InstanceOptions { dupe_factor: 1, ..args.instances.clone() };
+            input::of_text(&paths, tokenizer, &options)
+        }
+        Input::Records(paths) => {
+            let next_sentence = args.options.use_next_sentence_label;
+            let size = tokenizer.vocabulary().size();
+            input::of_records(&paths, next_sentence, args.given_shape, size, args.skip_bad_records)
+        }
+    }
+}
+
+fn of_text(sources: Vec<TextSource>, args: &mut PretrainArgs) -> Result<Prepared, CliError> {
+    let (seq_length, positions) =
+        (args.instances.max_seq_length, args.options.config.max_position_embeddings);
+    if seq_length > positions {
+        let origin = "--max_seq_length".into();
+        return Err(
+            data::Error::SequenceTooLong { origin, seq_length, max_position_embeddings: positions }.into()
+        );
+    }
+    args.instances.check()?;
+    let text = TextOptions { documents_run_on: false, json_field: None, threads: default_threads() };
+    let (vocabulary, origin) = match given_vocabulary(&args.vocabulary)? {
+        Ok(given) => given,
+        Err(size) => {
+            output::note(format_args!("Training a vocabulary of up to {size} word pieces"));
+            let mut reporter = Reporter::new(|_| ("words counted", "bytes"))?;
+            let words = count_words(sources.clone(), &text, &mut |progress| reporter.progress(progress));
+            let options = VocabularyOptions {
+                size,
+                do_lower_case: args.do_lower_case,
+                strip_accents: args.strip_accents,
+                ..VocabularyOptions::default()
+            };
+            (reporter.finish(words)?.train(&options)?, "the trained vocabulary".into())
+        }
+    };
+    let tokenizer = tokenizer(args, vocabulary, origin)?;
+    let mut reporter = Reporter::new(|stage| match stage {
+        Stage::Tokenizing => ("text to tokens", "bytes"),
+        _ => ("sentences to examples", "sentences"),
+    })?;
+    // The disk that the run is written to has room; that of temporary files may be memory.
+    let folder = existing(&args.model_dir);
+    let made = training_data(sources, &tokenizer, &args.instances, &text, &folder, &mut |progress| {
+        reporter.progress(progress)
+    });
+    let TextData { data, report, undecodable, empty_files, examples, checksum } = reporter.finish(made)?;
+    input::tell_text(&report, undecodable, empty_files);
+    show(&examples, &tokenizer);
+    Ok(Prepared { tokenizer, data, checksum, eval_checksum: None })
+}
+
+fn of_records(paths: &[PathBuf], args: &mut PretrainArgs) -> Result<Prepared, CliError> {
+    let origin = || paths[0].display().to_string();
+    // Their examples are as they are, so flags about making examples have nothing to act on.
+    if let Some(flag) = args.flags_for_text.first() {
+        return Err(CliError::FlagForText { flag, origin: origin() });
+    }
+    let Ok((vocabulary, name)) = given_vocabulary(&args.vocabulary)? else {
+        return Err(CliError::RecordsNeedVocabulary { origin: origin() });
+    };
+    let tokenizer = tokenizer(args, vocabulary, name)?;
+    let next_sentence = args.options.use_next_sentence_label;
+    let records = input::record_set(paths, next_sentence, args.given_shape, args.skip_bad_records)?;
+    // The model may have room for more.
+    records.check_vocabulary(tokenizer.vocabulary().size())?;
+    args.instances.max_seq_length = records.seq_length();
+    args.instances.max_predictions_per_seq = records.predictions();
+    show(records.examples(), &tokenizer);
+    let checksum = records.checksum().to_owned();
+    Ok(Prepared { tokenizer, data: records.into(), checksum, eval_checksum: None })
+}
+
+/// The vocabulary and its name, or the size of one to be trained.
+fn given_vocabulary(source: &VocabularySource) -> Result<Result<(Vocabulary, String), usize>, CliError> {
+    Ok(match source {
+        VocabularySource::File(path) => Ok((Vocabulary::load(path)?, path.display().to_string())),
+        VocabularySource::Given(text, origin) => Ok((Vocabulary::parse(text, origin)?, origin.clone())),
+        VocabularySource::Trained(size) => Err(*size),
+    })
+}
+
+/// The tokenizer of a vocabulary, which the model must have room for; `origin` names it in errors.
+fn tokenizer(args: &mut PretrainArgs, vocabulary: Vocabulary, origin: String) -> Result<Tokenizer, CliError> {
+    let config = &mut args.options.config;
+    if !args.vocab_size_is_fixed {
+        config.vocab_size = vocabulary.size();
+    } else if vocabulary.size() > config.vocab_size {
+        let (entries, vocab_size) = (vocabulary.size(), config.vocab_size);
+        return Err(CheckpointError::Vocabulary { file: origin, entries, vocab_size }.into());
+    }
+    Ok(Tokenizer::new(vocabulary, args.do_lower_case).with_strip_accents(args.strip_accents))
+}
+
+/// So that what is masked can be judged before anything is trained.
+fn show(examples: &Features, tokenizer: &Tokenizer) {
+    for n in 0..examples.count().min(EXAMPLES) {
+        output::note(example(examples, n, Some(tokenizer.vocabulary())));
+    }
+}
+
+/// The folder, or the one it will be in.
+fn existing(folder: &Path) -> PathBuf {
+    // A relative path has an ancestor that exists.
+    let path = Path::new(".").join(folder);
+    path.ancestors().find(|path| path.is_dir()).unwrap_or(&path).to_owned()
+}

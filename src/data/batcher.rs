@@ -1,0 +1,106 @@
+//! Which instances make up which batch: every epoch in a new random order that depends on the seed and the epoch's
+//! number alone, so a step's number is all it takes to go on where a run stopped.
+
+use super::{Batch, BatchLimits, Error, Features, TrainingData};
+
+#[cfg(not(target_family = "wasm"))]
+use super::prefetch::Prefetcher as Source;
+#[cfg(target_family = "wasm")]
+use BatchMaker as Source;
+
+/// Batches for ever, from a fixed set of instances. Natively another thread makes the next ones ahead.
+pub struct Batcher {
+    source: Source,
+    limits: BatchLimits,
+    batch_size: usize,
+    seq_length: usize,
+    batches_per_epoch: usize,
+    /// The instances of the batch made last.
+    last: Features,
+}
+
+impl Batcher {
+    /// Deals `data` out in batches of `batch_size`; what is left of an epoch is dropped.
+    ///
+    /// # Errors
+    /// When there are fewer instances than a batch takes, `batch_size` is 0, or a number of an instance is out of its
+    /// range.
+    pub fn new(
+        data: impl Into<TrainingData>,
+        batch_size: usize,
+        seed: u64,
+        limits: BatchLimits,
+    ) -> Result<Self, Error> {
+        let data = data.into();
+        let instances = data.count();
+        if batch_size == 0 || instances < batch_size {
+            return Err(Error::TooFewInstances { origin: data.origin().into(), instances, batch_size });
+        }
+        data.check(&limits)?;
+        let seq_length = data.seq_length();
+        Ok(Self {
+            source: Source::start(BatchMaker { data, limits, batch_size, seed }),
+            limits,
+            batch_size,
+            seq_length,
+            batches_per_epoch: instances / batch_size,
+            last: Features::default(),
+        })
+    }
+
+    /// Tokens of a batch, padding included: B·S.
+    pub fn batch_tokens(&self) -> usize {
+        self.batch_size * self.seq_length
+    }
+
+    /// Batches in one pass over the instances.
+    pub fn batches_per_epoch(&self) -> usize {
+        self.batches_per_epoch
+    }
+
+    /// The batch of step `step`, from 0: the same for the same seed, whatever was asked before.
+    ///
+    /// # Errors
+    /// When its instances cannot be read.
+    pub fn batch(&mut self, step: u64) -> Result<Batch, Error> {
+        let Made { batch, instances } = self.source.make(step)?;
+        self.last = instances;
+        Ok(batch)
+    }
+
+    /// The first `count` instances of the batch made last, or all of them if it has no more.
+    ///
+    /// # Errors
+    /// As [`Batcher::batch`].
+    pub fn first(&self, count: usize) -> Result<Batch, Error> {
+        let records: Vec<usize> = (0..count.min(self.last.count())).collect();
+        Batch::new(&self.last, &records, &self.limits)
+    }
+}
+
+/// A batch and the instances it was made of.
+pub(super) struct Made {
+    batch: Batch,
+    instances: Features,
+}
+
+/// Makes batches when they are asked for.
+pub(super) struct BatchMaker {
+    data: TrainingData,
+    limits: BatchLimits,
+    batch_size: usize,
+    seed: u64,
+}
+
+impl BatchMaker {
+    #[cfg(target_family = "wasm")]
+    fn start(self) -> Self {
+        self
+    }
+
+    pub(super) fn make(&mut self, step: u64) -> Result<Made, Error> {
+        let instances = self.data.batch(step, self.batch_size, self.seed)?;
+        let records: Vec<usize> = (0..instances.count()).collect();
+        Ok(Made { batch: Batch::new(&instances, &records, &self.limits)?, instances })
+    }
+}

@@ -1,0 +1,244 @@
+//! An open device: its queue, its limits, its pipelines, and the errors nobody asked for.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::buffer::OwnedBuffer;
+use super::{AdapterKind, AdapterReport, GpuError, Kernel, Shader};
+
+/// What the adapter is, as far as the choice of kernels goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AdapterClass {
+    /// Computes on the processor: barriers and workgroup memory cost most.
+    Software,
+    /// A GPU in the processor's memory.
+    Integrated,
+    /// A GPU of its own.
+    Discrete,
+}
+
+/// Two ways to write the same kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KernelFamily {
+    /// One invocation holds a tile in registers, or a whole row; no workgroup memory, no barriers.
+    Register,
+    /// A workgroup shares tiles or a row through workgroup memory.
+    Workgroup,
+}
+
+/// How a device is opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DeviceOptions {
+    /// Which kernels to use; by default the adapter's class decides.
+    pub family: Option<KernelFamily>,
+    /// Leave the driver-independent bounds checks of the shader compiler in. On the web they always are.
+    pub runtime_checks: bool,
+}
+
+impl DeviceOptions {
+    /// The kernels of a device that is opened so on an adapter.
+    pub fn family_on(&self, adapter: &AdapterReport) -> KernelFamily {
+        let class = match adapter.kind {
+            AdapterKind::Software => AdapterClass::Software,
+            AdapterKind::Integrated | AdapterKind::Unknown => AdapterClass::Integrated,
+            AdapterKind::Discrete | AdapterKind::Virtual => AdapterClass::Discrete,
+        };
+        self.family.unwrap_or(match class {
+            AdapterClass::Software => KernelFamily::Register,
+            AdapterClass::Integrated | AdapterClass::Discrete => KernelFamily::Workgroup,
+        })
+    }
+}
+
+/// How many objects a device was asked to create. A step after the first must not move these.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Created {
+    /// Buffers.
+    pub buffers: u64,
+    /// Bind groups.
+    pub bind_groups: u64,
+    /// Compute pipelines.
+    pub pipelines: u64,
+}
+
+#[derive(Default)]
+struct Failure {
+    rejected: Option<String>,
+    lost: Option<String>,
+}
+
+/// An open device.
+pub struct Gpu {
+    /// The device.
+    pub device: wgpu::Device,
+    /// Its queue.
+    pub queue: wgpu::Queue,
+    /// What the adapter said of itself.
+    pub adapter: AdapterReport,
+    /// Which kernels its ops use.
+    pub family: KernelFamily,
+    runtime_checks: bool,
+    failure: Arc<Mutex<Failure>>,
+    modules: Mutex<HashMap<&'static str, wgpu::ShaderModule>>,
+    pipelines: Mutex<HashMap<Kernel, wgpu::ComputePipeline>>,
+    created: Mutex<Created>,
+}
+
+/// A poisoned lock means another thread panicked while it held a map or a counter; both stay usable.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Gpu {
+    /// Open a device on an adapter of a survey, with every limit the adapter grants.
+    ///
+    /// # Errors
+    /// [`GpuError::DeviceRefused`] when the driver says no.
+    pub async fn open(adapter: &AdapterReport, options: DeviceOptions) -> Result<Self, GpuError> {
+        let refused = |message: String| GpuError::DeviceRefused { adapter: adapter.name.clone(), message };
+        let handle = adapter.to_open().await.ok_or_else(|| refused("there is no such adapter".into()))?;
+        let (device, queue) = handle
+            .request_device(&wgpu::DeviceDescriptor {
+                label: Some("wgpu-bert"),
+                required_limits: handle.limits(),
+                memory_hints: wgpu::MemoryHints::Performance,
+                ..Default::default()
+            })
+            .await
+            .map_err(|e| refused(e.to_string()))?;
+        let failure = Arc::new(Mutex::new(Failure::default()));
+        let seen = failure.clone();
+        device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
+            lock(&seen).rejected.get_or_insert(error.to_string());
+        }));
+        let seen = failure.clone();
+        device.set_device_lost_callback(move |reason, message| {
+            lock(&seen).lost.get_or_insert(format!("{reason:?} {message}"));
+        });
+        Ok(Self {
+            device,
+            queue,
+            adapter: adapter.clone(),
+            family: options.family_on(adapter),
+            runtime_checks: options.runtime_checks,
+            failure,
+            modules: Mutex::default(),
+            pipelines: Mutex::default(),
+            created: Mutex::default(),
+        })
+    }
+
+    /// The first error nobody asked for, if there was one: training must stop on it.
+    ///
+    /// # Errors
+    /// [`GpuError::Lost`] when the device is gone, [`GpuError::Rejected`] with the text of an uncaptured error.
+    pub fn check(&self) -> Result<(), GpuError> {
+        let failure = lock(&self.failure);
+        match (&failure.lost, &failure.rejected) {
+            (Some(reason), _) => Err(GpuError::Lost { reason: reason.clone() }),
+            (None, Some(message)) => Err(GpuError::Rejected { message: message.clone() }),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// How many objects were created so far.
+    pub fn created(&self) -> Created {
+        *lock(&self.created)
+    }
+
+    pub(super) fn buffer(&self, name: &str, bytes: u64, usage: wgpu::BufferUsages) -> OwnedBuffer {
+        lock(&self.created).buffers += 1;
+        let descriptor =
+            wgpu::BufferDescriptor { label: Some(name), size: bytes, usage, mapped_at_creation: false };
+        OwnedBuffer(self.device.create_buffer(&descriptor))
+    }
+
+    pub(super) fn bind_group(&self, descriptor: &wgpu::BindGroupDescriptor) -> wgpu::BindGroup {
+        lock(&self.created).bind_groups += 1;
+        self.device.create_bind_group(descriptor)
+    }
+
+    /// Compile kernels, one after another, so that their first use need not. Calls `compiled` with how many are done, from
+    /// 0 on.
+    ///
+    /// # Errors
+    /// [`GpuError::Rejected`] names the kernel that the device refuses.
+    pub async fn compile(
+        &self,
+        kernels: &[&Kernel],
+        mut compiled: impl FnMut(usize),
+    ) -> Result<(), GpuError> {
+        compiled(0);
+        for (index, kernel) in kernels.iter().enumerate() {
+            let scope = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
+            self.pipeline(kernel);
+            // A browser compiles elsewhere, in order: when it has answered, it is done.
+            if let Some(error) = scope.pop().await {
+                let message = format!("{}, {}: {error}", kernel.shader.name, kernel.entry);
+                return Err(GpuError::Rejected { message });
+            }
+            compiled(index + 1);
+        }
+        self.check()
+    }
+
+    /// The pipeline of a kernel, compiled at its first use.
+    pub(super) fn pipeline(&self, kernel: &Kernel) -> wgpu::ComputePipeline {
+        if let Some(found) = lock(&self.pipelines).get(kernel) {
+            return found.clone();
+        }
+        let module = self.module(kernel.shader);
+        let constants: Vec<_> =
+            kernel.constants.iter().map(|(name, value)| (*name, f64::from(*value))).collect();
+        lock(&self.created).pipelines += 1;
+        let pipeline = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label: Some(kernel.entry),
+            // Derived from the shader, so that it cannot disagree with it.
+            layout: None,
+            module: &module,
+            entry_point: Some(kernel.entry),
+            compilation_options: wgpu::PipelineCompilationOptions {
+                constants: &constants,
+                // Every kernel writes workgroup memory before it reads it.
+                zero_initialize_workgroup_memory: false,
+            },
+            cache: None,
+        });
+        lock(&self.pipelines).insert(kernel.clone(), pipeline.clone());
+        pipeline
+    }
+
+    fn module(&self, shader: Shader) -> wgpu::ShaderModule {
+        let mut modules = lock(&self.modules);
+        let module = modules.entry(shader.name).or_insert_with(|| {
+            let descriptor = wgpu::ShaderModuleDescriptor {
+                label: Some(shader.name),
+                source: wgpu::ShaderSource::Wgsl(shader.source.into()),
+            };
+            if self.runtime_checks {
+                self.device.create_shader_module(descriptor)
+            } else {
+                // SAFETY: every kernel guards its stores and keeps its loads inside the bound ranges; the tests
+                // run them with the checks on and off and compare.
+                unsafe {
+                    self.device
+                        .create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked())
+                }
+            }
+        });
+        module.clone()
+    }
+}
+
+/// Browsers keep a device's memory until they next collect garbage, unless it is destroyed.
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        self.device.destroy();
+    }
+}
+
+impl std::fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gpu").field("adapter", &self.adapter.name).field("family", &self.family).finish()
+    }
+}

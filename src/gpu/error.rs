@@ -1,0 +1,48 @@
+//! What can go wrong between the host and a device.
+
+/// An error of a device, of its driver, or of a plan that asks for more than it grants.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum GpuError {
+    /// The adapter refused to open a device.
+    #[error("adapter {adapter} refused a device: {message}")]
+    DeviceRefused {
+        /// Name of the adapter.
+        adapter: String,
+        /// The driver's words.
+        message: String,
+    },
+    /// One tensor or buffer of the plan is larger than the adapter allows.
+    #[error("{what} needs {bytes} bytes, but this adapter's {limit_name} is {limit} bytes")]
+    TooLarge {
+        /// Which tensor or buffer.
+        what: String,
+        /// Its size in bytes.
+        bytes: u64,
+        /// The limit's name in the WebGPU specification.
+        limit_name: &'static str,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// The device could not allocate what the plan needs.
+    #[error(
+        "out of device memory: the plan needs {bytes} bytes in {buffers} buffers; use a smaller batch, sequence or model"
+    )]
+    OutOfMemory {
+        /// Bytes of the whole plan.
+        bytes: u64,
+        /// Number of buffers of the plan.
+        buffers: usize,
+    },
+    /// The device or its compiler rejected what it was given, or failed inside.
+    #[error("GPU error: {message}")]
+    Rejected {
+        /// The text of the uncaptured error.
+        message: String,
+    },
+    /// The device is gone.
+    #[error("the device was lost: {reason}")]
+    Lost {
+        /// The driver's words.
+        reason: String,
+    },
+}

@@ -1,0 +1,154 @@
+//! Where every tensor lies: persistent ones in buffers of their own, transient ones share by lifetime.
+
+use super::GpuError;
+use super::plan::{Command, Kind, Plan};
+
+/// A buffer of the plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedBuffer {
+    /// The tensors that lie in it, in the order they use it.
+    pub tensors: Vec<String>,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// Shared by transient tensors whose lifetimes do not meet?
+    pub shared: bool,
+}
+
+/// The buffers of a plan, before any is allocated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemoryPlan {
+    /// The buffers.
+    pub buffers: Vec<PlannedBuffer>,
+    /// For each storage of the plan its buffer; none for what belongs to another program.
+    pub(super) place: Vec<Option<usize>>,
+}
+
+impl MemoryPlan {
+    pub(super) fn new(plan: &Plan, max_buffer: u64, max_binding: u64) -> Result<Self, GpuError> {
+        for storage in plan.storages.iter().filter(|s| !matches!(s.kind, Kind::Imported(_))) {
+            let limits = [("maxStorageBufferBindingSize", max_binding), ("maxBufferSize", max_buffer)];
+            for (limit_name, limit) in limits {
+                if storage.bytes > limit {
+                    let what = storage.name.clone();
+                    return Err(GpuError::TooLarge { what, bytes: storage.bytes, limit_name, limit });
+                }
+            }
+        }
+        let mut memory = Self { buffers: Vec::new(), place: vec![None; plan.storages.len()] };
+        for (i, storage) in plan.storages.iter().enumerate().filter(|(_, s)| s.kind == Kind::Persistent) {
+            memory.place[i] = Some(memory.buffers.len());
+            let tensors = vec![storage.name.clone()];
+            memory.buffers.push(PlannedBuffer { tensors, bytes: storage.bytes, shared: false });
+        }
+        memory.share_by_lifetime(plan);
+        Ok(memory)
+    }
+
+    /// Each transient tensor, in the order of first use, takes the free buffer that fits best, or grows the
+    /// largest free one, or opens a new one. Tensors of one command never share: their lifetimes meet there.
+    fn share_by_lifetime(&mut self, plan: &Plan) {
+        let mut free_after: Vec<(usize, usize)> = Vec::new(); // (buffer, last command that uses it)
+        for (storage, first, last) in lifetimes(plan) {
+            let bytes = plan.storages[storage].bytes;
+            let free = free_after.iter_mut().filter(|(_, busy_until)| *busy_until < first);
+            let best = free.min_by_key(|(buffer, _)| {
+                let size = self.buffers[*buffer].bytes;
+                if size >= bytes { (0, size - bytes) } else { (1, bytes - size) }
+            });
+            let buffer = match best {
+                Some((buffer, busy_until)) => {
+                    *busy_until = last;
+                    *buffer
+                }
+                None => {
+                    free_after.push((self.buffers.len(), last));
+                    self.buffers.push(PlannedBuffer { tensors: Vec::new(), bytes: 0, shared: true });
+                    self.buffers.len() - 1
+                }
+            };
+            self.place[storage] = Some(buffer);
+            self.buffers[buffer].bytes = self.buffers[buffer].bytes.max(bytes);
+            self.buffers[buffer].tensors.push(plan.storages[storage].name.clone());
+        }
+    }
+
+    /// Bytes of all buffers together.
+    pub fn bytes(&self) -> u64 {
+        self.buffers.iter().map(|b| b.bytes).sum()
+    }
+}
+
+/// Transient storages with the first and last command that names them, in order of first use.
+fn lifetimes(plan: &Plan) -> Vec<(usize, usize, usize)> {
+    let mut span: Vec<Option<(usize, usize)>> = vec![None; plan.storages.len()];
+    for (at, command) in plan.commands.iter().enumerate() {
+        let tensors = match command {
+            Command::Dispatch(dispatch) => dispatch.bindings.iter().map(|(_, t)| *t).collect(),
+            Command::Clear(tensor) => vec![*tensor],
+        };
+        for tensor in tensors {
+            let (first, _) = span[tensor.storage].unwrap_or((at, at));
+            let last = if plan.storages[tensor.storage].kept { usize::MAX } else { at };
+            span[tensor.storage] = Some((first, last));
+        }
+    }
+    let mut lives: Vec<_> = span
+        .into_iter()
+        .enumerate()
+        .filter(|(storage, _)| plan.storages[*storage].kind == Kind::Transient)
+        .filter_map(|(storage, span)| span.map(|(first, last)| (storage, first, last)))
+        .collect();
+    lives.sort_by_key(|(storage, first, _)| (*first, *storage));
+    lives
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Dispatch, Kernel, KernelFamily, Plan, Shader, Tensor};
+
+    fn touch(plan: &mut Plan, tensors: &[Tensor]) {
+        let shader = Shader { name: "none", source: "" };
+        plan.dispatch(Dispatch {
+            kernel: Kernel { shader, entry: "main", constants: vec![] },
+            bindings: tensors.iter().enumerate().map(|(i, t)| (i as u32 + 1, *t)).collect(),
+            params: vec![],
+            groups: [1, 1],
+        });
+    }
+
+    #[test]
+    fn a_chain_of_tensors_needs_two_buffers() {
+        let mut plan = Plan::new(KernelFamily::Register);
+        let chain: Vec<_> = (0..6).map(|i| plan.transient(&format!("x{i}"), 100 + i)).collect();
+        for pair in chain.windows(2) {
+            touch(&mut plan, pair);
+        }
+        let memory = plan.memory(1 << 20, 1 << 20).unwrap();
+        assert_eq!(memory.buffers.len(), 2);
+        assert_eq!(memory.bytes(), 4 * (104 + 105));
+    }
+
+    #[test]
+    fn tensors_alive_together_never_share() {
+        let mut plan = Plan::new(KernelFamily::Register);
+        let weights = plan.persistent("weights", 64);
+        let kept = plan.transient("kept", 10);
+        let a = plan.transient("a", 10);
+        let b = plan.transient("b", 10);
+        touch(&mut plan, &[weights, kept]);
+        touch(&mut plan, &[kept, a]);
+        touch(&mut plan, &[b, kept]);
+        let memory = plan.memory(1 << 20, 1 << 20).unwrap();
+        assert_eq!(memory.place[2], memory.place[3], "a is dead when b is born");
+        assert_ne!(memory.place[1], memory.place[3]);
+        assert_ne!(memory.place[0], memory.place[1]);
+    }
+
+    #[test]
+    fn the_tensor_that_exceeds_a_limit_is_named() {
+        let mut plan = Plan::new(KernelFamily::Register);
+        plan.transient("logits", 100);
+        let error = plan.memory(1 << 20, 256).unwrap_err();
+        assert!(error.to_string().contains("logits needs 400 bytes"), "{error}");
+    }
+}

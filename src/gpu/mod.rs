@@ -1,0 +1,26 @@
+//! Adapters, devices, the memory plan and the step plan. Knows nothing of maths.
+//!
+//! A [`Plan`] is a list of dispatches over named tensors, made without a device. [`Plan::memory`] lays the
+//! tensors into buffers and compares them with an adapter's limits; [`Plan::compile`] allocates them on a
+//! [`Gpu`] and returns a [`Program`] that is encoded again for every step and creates nothing.
+
+mod browser;
+mod buffer;
+mod device;
+mod error;
+mod memory;
+mod plan;
+mod program;
+mod readback;
+mod survey;
+mod upload;
+
+pub use browser::Browser;
+pub use device::{AdapterClass, DeviceOptions, Gpu, KernelFamily};
+pub use error::GpuError;
+pub use memory::{MemoryPlan, PlannedBuffer};
+pub use plan::{Dispatch, Kernel, Plan, Shader, Tensor};
+pub use program::{BufferRange, Program};
+pub use readback::Readback;
+pub use survey::{Absence, AbsenceCause, AdapterKind, AdapterReport, Survey, survey};
+pub use upload::UploadRing;

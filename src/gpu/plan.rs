@@ -1,0 +1,194 @@
+//! The step as a list: tensors by name, dispatches over them. Made without a device.
+
+use std::collections::HashSet;
+
+use super::{GpuError, KernelFamily, MemoryPlan};
+
+/// A WGSL file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Shader {
+    /// The file's name, unique.
+    pub name: &'static str,
+    /// Its text.
+    pub source: &'static str,
+}
+
+/// An entry point of a shader with its pipeline-overridable constants.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Kernel {
+    /// The file.
+    pub shader: Shader,
+    /// The entry point in it.
+    pub entry: &'static str,
+    /// Values of `override` constants.
+    pub constants: Vec<(&'static str, u32)>,
+}
+
+/// A range of 4-byte words in one storage of a [`Plan`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tensor {
+    pub(super) storage: usize,
+    pub(super) offset: u64,
+    pub(super) len: u64,
+}
+
+impl Tensor {
+    /// Words between the starts of tensors that share a storage: 256 bytes, what a binding's offset must be a
+    /// multiple of everywhere.
+    pub const ALIGNMENT_WORDS: usize = 64;
+
+    /// Number of words.
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Is it empty? A plan holds no empty tensors.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Its first word, counted from the start of its storage.
+    pub fn first_word(&self) -> usize {
+        (self.offset / 4) as usize
+    }
+
+    /// A part of this tensor as a tensor of its own.
+    ///
+    /// # Panics
+    /// When the part is not inside, or does not start at a multiple of [`Tensor::ALIGNMENT_WORDS`].
+    pub fn part(&self, start: usize, len: usize) -> Tensor {
+        assert!(start + len <= self.len() && start.is_multiple_of(ALIGNMENT_WORDS), "bad part of a tensor");
+        Tensor { storage: self.storage, offset: self.offset + start as u64 * 4, len: len as u64 }
+    }
+}
+
+pub(super) const ALIGNMENT_WORDS: usize = Tensor::ALIGNMENT_WORDS;
+
+/// One dispatch of a kernel.
+#[derive(Debug, Clone)]
+pub struct Dispatch {
+    /// What runs.
+    pub kernel: Kernel,
+    /// Storage bindings: number in the shader (0 is the uniforms') and tensor.
+    pub bindings: Vec<(u32, Tensor)>,
+    /// The words of the shader's `Params`, bound as the uniform at 0; at most 64.
+    pub params: Vec<u32>,
+    /// Workgroups in x and y.
+    pub groups: [u32; 2],
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Command {
+    Dispatch(Dispatch),
+    Clear(Tensor),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Lives as long as the program.
+    Persistent,
+    /// Lives from the first command that names it to the last; shares its buffer with others.
+    Transient,
+    /// Belongs to another program.
+    Imported(wgpu::Buffer),
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Storage {
+    pub name: String,
+    pub bytes: u64,
+    pub kind: Kind,
+    /// What the host writes into it once, before the first step.
+    pub content: Option<Vec<u32>>,
+    /// Must a transient one keep its content to the end?
+    pub kept: bool,
+}
+
+/// Tensors and the commands over them, in order.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Which kernels the ops put into it.
+    pub family: KernelFamily,
+    pub(super) storages: Vec<Storage>,
+    pub(super) commands: Vec<Command>,
+}
+
+impl Plan {
+    /// An empty plan for kernels of one family.
+    pub fn new(family: KernelFamily) -> Self {
+        Self { family, storages: Vec::new(), commands: Vec::new() }
+    }
+
+    fn storage(&mut self, name: &str, words: usize, kind: Kind) -> Tensor {
+        assert!(words > 0, "tensor {name} is empty");
+        let bytes = words as u64 * 4;
+        self.storages.push(Storage { name: name.into(), bytes, kind, content: None, kept: false });
+        Tensor { storage: self.storages.len() - 1, offset: 0, len: words as u64 }
+    }
+
+    /// A tensor that keeps its content from step to step, in a buffer of its own.
+    pub fn persistent(&mut self, name: &str, words: usize) -> Tensor {
+        self.storage(name, words, Kind::Persistent)
+    }
+
+    /// A persistent tensor with content of its own: a table the kernels read and nobody writes.
+    pub fn constant(&mut self, name: &str, content: Vec<u32>) -> Tensor {
+        let tensor = self.persistent(name, content.len());
+        self.storages[tensor.storage].content = Some(content);
+        tensor
+    }
+
+    /// A tensor that lives from the command that writes it to the last that reads it.
+    pub fn transient(&mut self, name: &str, words: usize) -> Tensor {
+        self.storage(name, words, Kind::Transient)
+    }
+
+    /// Let a transient tensor keep its content to the end of the plan, for the host to read.
+    pub fn keep(&mut self, tensor: Tensor) {
+        self.storages[tensor.storage].kept = true;
+    }
+
+    /// A tensor of another program, shared with it.
+    pub fn import(&mut self, name: &str, range: &super::BufferRange) -> Tensor {
+        let words = range.bytes as usize / 4;
+        let tensor = self.storage(name, words, Kind::Imported(range.buffer.clone()));
+        Tensor { offset: range.offset, ..tensor }
+    }
+
+    /// Append a dispatch.
+    ///
+    /// # Panics
+    /// When it has more parameters than fit (64 words) or no workgroups: a mistake in an op.
+    pub fn dispatch(&mut self, dispatch: Dispatch) {
+        assert!(dispatch.params.len() <= ALIGNMENT_WORDS && dispatch.groups.iter().all(|g| *g > 0));
+        self.commands.push(Command::Dispatch(dispatch));
+    }
+
+    /// Append a command that fills a tensor with zeros.
+    pub fn clear(&mut self, tensor: Tensor) {
+        self.commands.push(Command::Clear(tensor));
+    }
+
+    /// Number of dispatches.
+    pub fn dispatches(&self) -> usize {
+        self.commands.iter().filter(|c| matches!(c, Command::Dispatch(_))).count()
+    }
+
+    /// The kernels of the dispatches, each once, in the order of first use.
+    pub fn kernels(&self) -> Vec<&Kernel> {
+        let mut seen = HashSet::new();
+        let kernels = self.commands.iter().filter_map(|command| match command {
+            Command::Dispatch(dispatch) => Some(&dispatch.kernel),
+            Command::Clear(_) => None,
+        });
+        kernels.filter(|kernel| seen.insert(*kernel)).collect()
+    }
+
+    /// Lay the tensors into buffers.
+    ///
+    /// # Errors
+    /// [`GpuError::TooLarge`] names the first tensor that exceeds a limit of the adapter.
+    pub fn memory(&self, max_buffer_size: u64, max_binding_size: u64) -> Result<MemoryPlan, GpuError> {
+        MemoryPlan::new(self, max_buffer_size, max_binding_size)
+    }
+}

@@ -1,0 +1,183 @@
+//! A plan with its buffers, pipelines and bind groups: encoded again for every step, creating nothing.
+
+use super::buffer::OwnedBuffer;
+use super::plan::{ALIGNMENT_WORDS, Command, Kind, Plan, Tensor};
+use super::{Gpu, GpuError, MemoryPlan};
+
+/// A range of a buffer on the device.
+#[derive(Debug, Clone)]
+pub struct BufferRange {
+    /// The buffer.
+    pub buffer: wgpu::Buffer,
+    /// Start in bytes.
+    pub offset: u64,
+    /// Length in bytes.
+    pub bytes: u64,
+}
+
+enum Step {
+    Dispatch { pipeline: wgpu::ComputePipeline, bind_group: wgpu::BindGroup, groups: [u32; 2] },
+    Clear(BufferRange),
+}
+
+/// A compiled [`Plan`].
+pub struct Program {
+    buffers: Vec<OwnedBuffer>,
+    /// Parameters of the dispatches.
+    _params: OwnedBuffer,
+    /// Which of the buffers hold constants.
+    constants: Vec<usize>,
+    places: Vec<wgpu::Buffer>,
+    steps: Vec<Step>,
+    memory: MemoryPlan,
+}
+
+impl Plan {
+    /// Allocate the plan's buffers (zeroed, but for constants) and create its pipelines and bind groups.
+    ///
+    /// # Errors
+    /// [`GpuError::TooLarge`] before anything is allocated; [`GpuError::OutOfMemory`] or
+    /// [`GpuError::Rejected`] when the device refuses a buffer or a kernel.
+    pub async fn compile(&self, gpu: &Gpu) -> Result<Program, GpuError> {
+        let adapter = &gpu.adapter;
+        let memory = self.memory(adapter.max_buffer_size, adapter.max_binding_size)?;
+        let out_of_memory = gpu.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
+        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
+        let buffers: Vec<_> =
+            memory.buffers.iter().map(|b| gpu.buffer(&b.tensors.join(","), b.bytes, usage)).collect();
+        let places = self.places(&memory, &buffers);
+        let params = self.write_params(gpu);
+        if out_of_memory.pop().await.is_some() {
+            return Err(GpuError::OutOfMemory { bytes: memory.bytes(), buffers: buffers.len() });
+        }
+        let constants = self.write_constants(gpu, &memory, &buffers);
+        let steps = self.steps(gpu, &places, &params);
+        gpu.check()?;
+        Ok(Program { buffers, _params: params, constants, places, steps, memory })
+    }
+
+    fn write_constants(&self, gpu: &Gpu, memory: &MemoryPlan, buffers: &[OwnedBuffer]) -> Vec<usize> {
+        let write = |(storage, place): (&super::plan::Storage, &Option<usize>)| {
+            let (content, index) = (storage.content.as_ref()?, (*place)?);
+            gpu.queue.write_buffer(&buffers[index], 0, bytemuck::cast_slice(content));
+            Some(index)
+        };
+        self.storages.iter().zip(&memory.place).filter_map(write).collect()
+    }
+
+    fn places(&self, memory: &MemoryPlan, buffers: &[OwnedBuffer]) -> Vec<wgpu::Buffer> {
+        let place =
+            |(index, storage): (usize, &super::plan::Storage)| match (&storage.kind, memory.place[index]) {
+                (Kind::Imported(buffer), _) => buffer.clone(),
+                // A transient tensor no command names has no buffer; any will do, since nothing can reach it.
+                (_, place) => buffers[place.unwrap_or(0)].0.clone(),
+            };
+        self.storages.iter().enumerate().map(place).collect()
+    }
+
+    /// All dispatches' parameters in one uniform buffer, 256 bytes apart.
+    fn write_params(&self, gpu: &Gpu) -> OwnedBuffer {
+        let mut words = Vec::new();
+        for command in &self.commands {
+            if let Command::Dispatch(dispatch) = command {
+                words.extend_from_slice(&dispatch.params);
+                words.resize(words.len() + ALIGNMENT_WORDS - dispatch.params.len(), 0);
+            }
+        }
+        words.resize(words.len().max(ALIGNMENT_WORDS), 0);
+        let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
+        let buffer = gpu.buffer("params", words.len() as u64 * 4, usage);
+        gpu.queue.write_buffer(&buffer, 0, bytemuck::cast_slice(&words));
+        buffer
+    }
+
+    fn steps(&self, gpu: &Gpu, places: &[wgpu::Buffer], params: &wgpu::Buffer) -> Vec<Step> {
+        let mut params_offset = 0;
+        let mut step = |command: &Command| match command {
+            Command::Clear(tensor) => Step::Clear(range(places, tensor)),
+            Command::Dispatch(dispatch) => {
+                let pipeline = gpu.pipeline(&dispatch.kernel);
+                let uniform = wgpu::BufferBinding {
+                    buffer: params,
+                    offset: params_offset,
+                    size: wgpu::BufferSize::new(ALIGNMENT_WORDS as u64 * 4),
+                };
+                params_offset += ALIGNMENT_WORDS as u64 * 4;
+                let ranges: Vec<_> = dispatch
+                    .bindings
+                    .iter()
+                    .map(|(binding, tensor)| (*binding, range(places, tensor)))
+                    .collect();
+                let mut entries = vec![wgpu::BindGroupEntry {
+                    binding: 0,
+                    resource: wgpu::BindingResource::Buffer(uniform),
+                }];
+                entries.extend(ranges.iter().map(|(binding, range)| wgpu::BindGroupEntry {
+                    binding: *binding,
+                    resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                        buffer: &range.buffer,
+                        offset: range.offset,
+                        size: wgpu::BufferSize::new(range.bytes),
+                    }),
+                }));
+                let bind_group = gpu.bind_group(&wgpu::BindGroupDescriptor {
+                    label: Some(dispatch.kernel.entry),
+                    layout: &pipeline.get_bind_group_layout(0),
+                    entries: &entries,
+                });
+                Step::Dispatch { pipeline, bind_group, groups: dispatch.groups }
+            }
+        };
+        self.commands.iter().map(&mut step).collect()
+    }
+}
+
+fn range(places: &[wgpu::Buffer], tensor: &Tensor) -> BufferRange {
+    BufferRange { buffer: places[tensor.storage].clone(), offset: tensor.offset, bytes: tensor.len * 4 }
+}
+
+impl Program {
+    /// Append the whole program to an encoder.
+    pub fn encode(&self, encoder: &mut wgpu::CommandEncoder) {
+        let mut steps = self.steps.iter().peekable();
+        while let Some(step) = steps.peek() {
+            if let Step::Clear(range) = step {
+                encoder.clear_buffer(&range.buffer, range.offset, Some(range.bytes));
+                steps.next();
+                continue;
+            }
+            let mut pass = encoder.begin_compute_pass(&Default::default());
+            while let Some(Step::Dispatch { pipeline, bind_group, groups: [x, y] }) = steps.peek() {
+                pass.set_pipeline(pipeline);
+                pass.set_bind_group(0, bind_group, &[]);
+                pass.dispatch_workgroups(*x, *y, 1);
+                steps.next();
+            }
+        }
+    }
+
+    /// Run the whole program once, by itself.
+    pub fn run(&self, gpu: &Gpu) {
+        let mut encoder = gpu.device.create_command_encoder(&Default::default());
+        self.encode(&mut encoder);
+        gpu.queue.submit([encoder.finish()]);
+    }
+
+    /// Where a tensor of the plan lies. Of a transient one the content is what its last user left.
+    pub fn range(&self, tensor: Tensor) -> BufferRange {
+        range(&self.places, &tensor)
+    }
+
+    /// The buffers as they were allocated.
+    pub fn memory(&self) -> &MemoryPlan {
+        &self.memory
+    }
+
+    /// Fill every buffer but the constants with a word; tests poison outputs with it.
+    pub fn fill(&self, gpu: &Gpu, word: u32) {
+        let written = self.buffers.iter().enumerate().filter(|(i, _)| !self.constants.contains(i));
+        for (_, buffer) in written {
+            gpu.queue.write_buffer(buffer, 0, bytemuck::cast_slice(&vec![word; buffer.size() as usize / 4]));
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! The embeddings and the transformer layers, forward and backward.
+//!
+//! Shapes: T = B·S token rows, H hidden, A heads of D = H / A, I intermediate. Post-layer-norm, as in the paper:
+//!
+//! ```text
+//! x  = LayerNorm(word[ids] + position + token_type[types]), dropout
+//! P  = softmax(q kᵀ / sqrt(D) + mask), dropout
+//! x1 = LayerNorm(x + dropout((P v) Wo + bo))
+//! x' = LayerNorm(x1 + dropout(act(x1 W1 + b1) W2 + b2))
+//! ```
+
+use super::step::Builder;
+use crate::gpu::{Plan, Tensor};
+use crate::ops::{
+    Embedding, LayerNorm, LayerNormGradient, Linear, Matmul, Operand, Residual, Softmax, SoftmaxGradient,
+    TableGradient, embedding, layer_norm, layer_norm_backward, matmul, softmax, softmax_backward,
+    table_gradient,
+};
+
+/// What a layer norm's backward needs of its forward.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Normalized {
+    /// What was normalized, `[rows, H]`.
+    h: Tensor,
+    /// Mean and 1/deviation of every row.
+    stats: Tensor,
+    /// The result, `[rows, H]`.
+    pub y: Tensor,
+}
+
+/// Tensors of the embedding block that its backward needs.
+pub(super) struct EmbeddingTape {
+    norm: Normalized,
+    /// After dropout, `[T, H]`.
+    pub output: Tensor,
+}
+
+/// Tensors of a layer that its backward needs.
+pub(super) struct LayerTape {
+    /// `[T, H]`.
+    input: Tensor,
+    /// Query, key and value: one `[T, 3H]` or three `[T, H]`.
+    projections: Vec<Tensor>,
+    /// `[B, A, S, S]`, and after dropout.
+    probabilities: Tensor,
+    dropped_probabilities: Tensor,
+    /// P v, `[T, H]`.
+    context: Tensor,
+    attention: Normalized,
+    /// `[T, I]`, before and after the activation.
+    intermediate: Tensor,
+    activated: Tensor,
+    /// The layer's end; its `y` is the output, `[T, H]`.
+    pub output: Normalized,
+}
+
+/// Dropout sites are numbered: 0 the embeddings', then three a layer.
+const SITES_PER_LAYER: u32 = 3;
+
+impl Builder<'_> {
+    pub(super) fn embeddings(&self, plan: &mut Plan) -> EmbeddingTape {
+        let (rows, width) = (self.shape.tokens(), self.config.hidden_size);
+        let table = |part: &str| self.weight(&format!("bert.embeddings.{part}_embeddings.weight"));
+        let x = plan.transient("embedding sum", rows * width);
+        let (word_ids, type_ids) = (self.inputs.input_ids, self.inputs.token_type_ids);
+        let (word, position, token_type) = (table("word"), table("position"), table("token_type"));
+        let seq = self.shape.seq_length;
+        embedding(plan, Embedding { word_ids, type_ids, word, position, token_type, x, rows, seq, width });
+        let norm = self.layer_norm(plan, "bert.embeddings.LayerNorm", x, None, rows);
+        let output = self.dropout(plan, norm.y, self.config.hidden_dropout_prob, 0);
+        EmbeddingTape { norm, output }
+    }
+
+    pub(super) fn embeddings_backward(&self, plan: &mut Plan, tape: &EmbeddingTape, d_output: Tensor) {
+        let d_norm = self.dropout(plan, d_output, self.config.hidden_dropout_prob, 0);
+        let rows = self.shape.tokens();
+        let dx = self.layer_norm_backward(plan, "bert.embeddings.LayerNorm", &tape.norm, d_norm, rows);
+        for (part, rows_by_id) in ["word", "position", "token_type"].into_iter().zip(self.inputs.rows_by_id) {
+            let table = self.gradient(&format!("bert.embeddings.{part}_embeddings.weight"));
+            // Rows no token used must be zero. The decoder has filled the words' gradient already.
+            if part != "word" {
+                plan.clear(table);
+            }
+            let width = self.config.hidden_size;
+            table_gradient(plan, TableGradient { rows_by_id, dx, table, width, accumulate: true });
+        }
+    }
+
+    pub(super) fn layer(&self, plan: &mut Plan, layer: usize, input: Tensor) -> LayerTape {
+        let (rows, hidden) = (self.shape.tokens(), self.config.hidden_size);
+        let name = |part: &str| format!("bert.encoder.layer.{layer}.{part}");
+        let site = 1 + layer as u32 * SITES_PER_LAYER;
+
+        let weights = self.weights.query_key_value(self.table, layer);
+        let outputs = 3 * hidden / weights.len();
+        let project = |weight: &super::parameters::WeightAndBias| {
+            let y = plan.transient("query, key, value", rows * outputs);
+            let layer = Linear { rows, inputs: hidden, outputs };
+            layer.forward(plan, Operand::rows(input, hidden), weight.weight, weight.bias, y);
+            y
+        };
+        let projections: Vec<_> = weights.iter().map(project).collect();
+        let [query, key, value] = self.heads(&projections);
+        let probabilities = plan.transient("attention probabilities", self.scores());
+        let scale = 1.0 / (self.config.head_size() as f32).sqrt();
+        let scores = self.score_matrices(probabilities);
+        self.attention_product(plan, query, key.transposed(), scores, scale, false);
+        softmax(
+            plan,
+            Softmax {
+                scores: probabilities,
+                mask: self.inputs.attention_mask,
+                sequences: self.shape.batch_size,
+                rows_per_sequence: self.config.num_attention_heads * self.shape.seq_length,
+                keys: self.shape.seq_length,
+            },
+        );
+        let rate = self.config.attention_probs_dropout_prob;
+        let dropped_probabilities = self.dropout(plan, probabilities, rate, site);
+        let context = plan.transient("context", rows * hidden);
+        let dropped = self.score_matrices(dropped_probabilities);
+        self.attention_product(plan, dropped, value, self.head_columns(context, hidden, 0), 1.0, true);
+
+        let attended = self.linear(plan, &name("attention.output.dense"), context, rows, hidden, hidden);
+        let attended = self.dropout(plan, attended, self.config.hidden_dropout_prob, site + 1);
+        let norm_name = name("attention.output.LayerNorm");
+        let attention = self.layer_norm(plan, &norm_name, attended, Some(input), rows);
+
+        let width = self.config.intermediate_size;
+        let intermediate = self.linear(plan, &name("intermediate.dense"), attention.y, rows, hidden, width);
+        let activated = self.activation(plan, intermediate);
+        let fed = self.linear(plan, &name("output.dense"), activated, rows, width, hidden);
+        let fed = self.dropout(plan, fed, self.config.hidden_dropout_prob, site + 2);
+        let output = self.layer_norm(plan, &name("output.LayerNorm"), fed, Some(attention.y), rows);
+        LayerTape {
+            input,
+            projections,
+            probabilities,
+            dropped_probabilities,
+            context,
+            attention,
+            intermediate,
+            activated,
+            output,
+        }
+    }
+
+    /// From the gradient of the layer's output to that of its input.
+    pub(super) fn layer_backward(
+        &self,
+        plan: &mut Plan,
+        layer: usize,
+        tape: &LayerTape,
+        d_output: Tensor,
+    ) -> Tensor {
+        let (rows, hidden, width) =
+            (self.shape.tokens(), self.config.hidden_size, self.config.intermediate_size);
+        let name = |part: &str| format!("bert.encoder.layer.{layer}.{part}");
+        let site = 1 + layer as u32 * SITES_PER_LAYER;
+        let rate = self.config.hidden_dropout_prob;
+
+        // Feed-forward. The gradient of its residual sum is also that of the attention's output, in part.
+        let d_attention =
+            self.layer_norm_backward(plan, &name("output.LayerNorm"), &tape.output, d_output, rows);
+        let d_fed = self.dropout(plan, d_attention, rate, site + 2);
+        let d_activated = plan.transient("d activated", rows * width);
+        let output = Linear { rows, inputs: width, outputs: hidden };
+        self.linear_backward(
+            plan,
+            &name("output.dense"),
+            &output,
+            d_fed,
+            Operand::rows(tape.activated, width),
+        );
+        let weight = self.weight(&name("output.dense.weight"));
+        output.input_gradient(plan, d_fed, weight, Operand::rows(d_activated, width), false);
+        self.activation_backward(plan, tape.intermediate, d_activated);
+        let intermediate = Linear { rows, inputs: hidden, outputs: width };
+        let x = Operand::rows(tape.attention.y, hidden);
+        self.linear_backward(plan, &name("intermediate.dense"), &intermediate, d_activated, x);
+        // d_fed may be the same tensor without dropout; its last reader is above.
+        let weight = self.weight(&name("intermediate.dense.weight"));
+        intermediate.input_gradient(plan, d_activated, weight, Operand::rows(d_attention, hidden), true);
+
+        // Attention.
+        let norm_name = name("attention.output.LayerNorm");
+        let d_input = self.layer_norm_backward(plan, &norm_name, &tape.attention, d_attention, rows);
+        let d_attended = self.dropout(plan, d_input, rate, site + 1);
+        let output = Linear { rows, inputs: hidden, outputs: hidden };
+        let x = Operand::rows(tape.context, hidden);
+        self.linear_backward(plan, &name("attention.output.dense"), &output, d_attended, x);
+        let d_context = plan.transient("d context", rows * hidden);
+        let weight = self.weight(&name("attention.output.dense.weight"));
+        output.input_gradient(plan, d_attended, weight, Operand::rows(d_context, hidden), false);
+
+        let [query, key, value] = self.heads(&tape.projections);
+        let d_projections: Vec<_> =
+            tape.projections.iter().map(|p| plan.transient("d query, key, value", p.len())).collect();
+        let [d_query, d_key, d_value] = self.heads(&d_projections);
+        let d_dropped = plan.transient("d attention probabilities", self.scores());
+        let context = self.head_columns(d_context, hidden, 0);
+        self.attention_product(plan, context, value.transposed(), self.score_matrices(d_dropped), 1.0, false);
+        let dropped = self.score_matrices(tape.dropped_probabilities);
+        self.attention_product(plan, dropped.transposed(), context, d_value, 1.0, true);
+        let gradient = self.dropout(plan, d_dropped, self.config.attention_probs_dropout_prob, site);
+        softmax_backward(
+            plan,
+            SoftmaxGradient {
+                probabilities: tape.probabilities,
+                gradient,
+                rows: self.scores() / self.shape.seq_length,
+                keys: self.shape.seq_length,
+            },
+        );
+        let d_scores = self.score_matrices(gradient);
+        let scale = 1.0 / (self.config.head_size() as f32).sqrt();
+        self.attention_product(plan, d_scores, key, d_query, scale, true);
+        self.attention_product(plan, d_scores.transposed(), query, d_key, scale, true);
+
+        let weights = self.weights.query_key_value(self.table, layer);
+        let gradients = self.gradients.query_key_value(self.table, layer);
+        let layer = Linear { rows, inputs: hidden, outputs: 3 * hidden / weights.len() };
+        for ((dy, weight), gradient) in d_projections.into_iter().zip(weights).zip(gradients) {
+            layer.weight_gradient(plan, dy, Operand::rows(tape.input, hidden), gradient.weight);
+            self.column_sum(plan, dy, gradient.bias, rows, layer.outputs);
+            layer.input_gradient(plan, dy, weight.weight, Operand::rows(d_input, hidden), true);
+        }
+        d_input
+    }
+
+    /// Words of the attention scores, `[B, A, S, S]`.
+    fn scores(&self) -> usize {
+        self.shape.tokens() * self.config.num_attention_heads * self.shape.seq_length
+    }
+
+    /// Scores as a batch (B, A) of S x S matrices.
+    fn score_matrices(&self, tensor: Tensor) -> Operand {
+        let seq = self.shape.seq_length;
+        let inner = seq * seq;
+        Operand { outer: self.config.num_attention_heads * inner, inner, ..Operand::rows(tensor, seq) }
+    }
+
+    /// H columns of a `[T, width]` tensor from `first` on as a batch (B, A) of S x D matrices.
+    fn head_columns(&self, tensor: Tensor, width: usize, first: usize) -> Operand {
+        let outer = self.shape.seq_length * width;
+        Operand { base: first, outer, inner: self.config.head_size(), ..Operand::rows(tensor, width) }
+    }
+
+    /// Query, key and value as batches (B, A) of S x D matrices.
+    fn heads(&self, projections: &[Tensor]) -> [Operand; 3] {
+        let hidden = self.config.hidden_size;
+        [0, 1, 2].map(|part| match projections {
+            [fused] => self.head_columns(*fused, 3 * hidden, part * hidden),
+            separate => self.head_columns(separate[part], hidden, 0),
+        })
+    }
+
+    /// A product per head: of S x S with S x D where `wide` is false, of D columns where it is true.
+    fn attention_product(
+        &self,
+        plan: &mut Plan,
+        a: Operand,
+        b: Operand,
+        c: Operand,
+        alpha: f32,
+        to_head: bool,
+    ) {
+        let (seq, head) = (self.shape.seq_length, self.config.head_size());
+        let (n, k) = if to_head { (head, seq) } else { (seq, head) };
+        let batch = (self.shape.batch_size, self.config.num_attention_heads);
+        matmul(plan, Matmul { a, b, c, bias: None, m: seq, n, k, batch, alpha, accumulate: false });
+    }
+
+    pub(super) fn layer_norm(
+        &self,
+        plan: &mut Plan,
+        name: &str,
+        x: Tensor,
+        residual: Option<Tensor>,
+        rows: usize,
+    ) -> Normalized {
+        let width = self.config.hidden_size;
+        let (y, stats) = (plan.transient(name, rows * width), plan.transient("layer norm stats", rows * 2));
+        let residual =
+            residual.map(|add| Residual { add, sum: plan.transient("residual sum", rows * width) });
+        let scale = self.weights.pair(self.table, name);
+        let (gamma, beta, epsilon) = (scale.weight, scale.bias, self.config.layer_norm_eps as f32);
+        layer_norm(plan, LayerNorm { x, residual, gamma, beta, y, stats, rows, width, epsilon });
+        Normalized { h: residual.map_or(x, |r| r.sum), stats, y }
+    }
+
+    pub(super) fn layer_norm_backward(
+        &self,
+        plan: &mut Plan,
+        name: &str,
+        tape: &Normalized,
+        dy: Tensor,
+        rows: usize,
+    ) -> Tensor {
+        let width = self.config.hidden_size;
+        let dh = plan.transient("d residual sum", rows * width);
+        let gamma = self.weights.pair(self.table, name).weight;
+        let gradient = self.gradients.pair(self.table, name);
+        let (h, stats, dgamma, dbeta) = (tape.h, tape.stats, gradient.weight, gradient.bias);
+        layer_norm_backward(plan, LayerNormGradient { dy, h, stats, gamma, dh, dgamma, dbeta, rows, width });
+        dh
+    }
+}

@@ -1,0 +1,310 @@
+//! The plan of one step: forward, and where wanted losses, backward and update.
+//!
+//! ```
+//! use wgpu_bert::gpu::KernelFamily;
+//! use wgpu_bert::model::config::BertConfig;
+//! use wgpu_bert::model::{BatchShape, StepKind, StepPlan};
+//!
+//! let config = BertConfig::preset("tiny", 1000)?;
+//! let shape = BatchShape { batch_size: 8, seq_length: 32, predictions: 5 };
+//! let step = StepPlan::new(&config, shape, StepKind::gradients(true), KernelFamily::Register, 128 << 20);
+//! let memory = step.plan.memory(256 << 20, 128 << 20)?;
+//! println!("{} dispatches, {} bytes", step.plan.dispatches(), memory.bytes());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use super::config::{Activation, BertConfig};
+use super::inputs::{BatchShape, Inputs, StepWord};
+use super::parameters::{Arena, ParameterTable};
+use crate::gpu::{BufferRange, KernelFamily, Plan, Tensor};
+use crate::ops::{
+    ColumnSum, Dropout, Function, Linear, Metrics, NORM_WORDS, Operand, RECORD_WORDS, activation,
+    activation_backward, column_sum, dropout, metrics,
+};
+use crate::optimizer::{Guarded, Norm, OptimizerOptions, Slab, Variable, decays, plan_update};
+
+/// What a step does.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StepKind {
+    /// Build the pooler and the next-sentence head.
+    pub next_sentence: bool,
+    /// What follows the forward.
+    pub task: Task,
+    /// Records of the metrics ring: steps between two readings of it.
+    pub records: usize,
+}
+
+/// How far a step goes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Task {
+    /// Forward only, without dropout; the logits are the result.
+    Predict,
+    /// Losses too, without dropout; the logits are kept.
+    Evaluate,
+    /// Gradients of every parameter too; the logits become their gradient.
+    Gradients,
+    /// An update of every parameter too.
+    Train(OptimizerOptions),
+}
+
+impl StepKind {
+    /// Forward and backward without an update.
+    pub fn gradients(next_sentence: bool) -> Self {
+        Self { next_sentence, task: Task::Gradients, records: 1 }
+    }
+
+    /// Forward only.
+    pub fn predict(next_sentence: bool) -> Self {
+        Self { next_sentence, task: Task::Predict, records: 1 }
+    }
+}
+
+/// A step as a plan, and the tensors of it that the host writes or reads.
+#[derive(Debug, Clone)]
+pub struct StepPlan {
+    /// The dispatches.
+    pub plan: Plan,
+    /// What the host uploads before every step.
+    pub inputs: Inputs,
+    /// Where every parameter lies.
+    pub table: ParameterTable,
+    /// The weights.
+    pub weights: Arena,
+    /// Their gradients, unless the step has none. LAMB leaves its updates here.
+    pub gradients: Option<Arena>,
+    /// First and second moments, of a training step.
+    pub moments: Option<[Arena; 2]>,
+    /// The norm of the gradients and whether the update was left out, of a training step.
+    pub norm: Option<Norm>,
+    /// `[records, 8]`, see [`Metrics`].
+    pub ring: Tensor,
+    /// `[B·S, H]`. Valid after a step that has no backward.
+    pub sequence_output: Tensor,
+    /// `[B, H]`, with a next-sentence head. Valid likewise.
+    pub pooled_output: Option<Tensor>,
+    /// `[B·M, V]`. Valid likewise.
+    pub mlm_logits: Tensor,
+    /// `[B, 2]`, with a next-sentence head. Valid likewise.
+    pub nsp_logits: Option<Tensor>,
+}
+
+/// What the parts of the model share while they are put into a plan.
+pub(super) struct Builder<'a> {
+    pub config: &'a BertConfig,
+    pub shape: BatchShape,
+    pub table: &'a ParameterTable,
+    pub inputs: &'a Inputs,
+    pub weights: &'a Arena,
+    /// In a step without gradients never used, and the same as the weights.
+    pub gradients: &'a Arena,
+    pub training: bool,
+}
+
+impl StepPlan {
+    /// Plan a step over batches of `shape`, its arenas in slabs of at most `max_slab_bytes`.
+    pub fn new(
+        config: &BertConfig,
+        shape: BatchShape,
+        kind: StepKind,
+        family: KernelFamily,
+        max_slab_bytes: u64,
+    ) -> Self {
+        Self::build(config, shape, kind, family, max_slab_bytes, None)
+    }
+
+    /// Plan a step over the weights of another program, made for the same model, heads and slab size.
+    ///
+    /// # Panics
+    /// When the slabs are not those of such a program: a mistake in the caller.
+    pub fn sharing(
+        config: &BertConfig,
+        shape: BatchShape,
+        kind: StepKind,
+        family: KernelFamily,
+        max_slab_bytes: u64,
+        weights: &[BufferRange],
+    ) -> Self {
+        Self::build(config, shape, kind, family, max_slab_bytes, Some(weights))
+    }
+
+    fn build(
+        config: &BertConfig,
+        shape: BatchShape,
+        kind: StepKind,
+        family: KernelFamily,
+        max_slab_bytes: u64,
+        shared: Option<&[BufferRange]>,
+    ) -> Self {
+        let mut plan = Plan::new(family);
+        let table = ParameterTable::new(config, kind.next_sentence, max_slab_bytes);
+        let inputs = Inputs::new(&mut plan, shape, config);
+        let weights = match shared {
+            Some(slabs) => Arena::import(&mut plan, "weights", &table, slabs),
+            None => Arena::new(&mut plan, "weights", &table),
+        };
+        let training = matches!(kind.task, Task::Gradients | Task::Train(_));
+        let gradients = training.then(|| Arena::new(&mut plan, "gradients", &table));
+        let ring = plan.persistent("metrics ring", kind.records * RECORD_WORDS);
+        let builder = Builder {
+            config,
+            shape,
+            table: &table,
+            inputs: &inputs,
+            weights: &weights,
+            gradients: gradients.as_ref().unwrap_or(&weights),
+            training,
+        };
+
+        let embeddings = builder.embeddings(&mut plan);
+        let mut layers = Vec::with_capacity(config.num_hidden_layers);
+        let mut sequence_output = embeddings.output;
+        for layer in 0..config.num_hidden_layers {
+            layers.push(builder.layer(&mut plan, layer, sequence_output));
+            sequence_output = layers[layer].output.y;
+        }
+        let mlm = builder.mlm_head(&mut plan, sequence_output);
+        let nsp = kind.next_sentence.then(|| builder.nsp_head(&mut plan, sequence_output));
+
+        let (mut moments, mut update) = (None, None);
+        if kind.task != Task::Predict {
+            let mlm_rows = builder.mlm_loss(&mut plan, mlm.logits, training);
+            let nsp_rows = nsp.as_ref().map(|nsp| builder.nsp_loss(&mut plan, nsp.logits, training));
+            let step = inputs.scalar(StepWord::Step);
+            if training {
+                let mut d_output = builder.mlm_head_backward(&mut plan, &mlm);
+                if let Some(nsp) = &nsp {
+                    builder.nsp_head_backward(&mut plan, nsp, sequence_output, d_output);
+                }
+                for (layer, tape) in layers.iter().enumerate().rev() {
+                    d_output = builder.layer_backward(&mut plan, layer, tape, d_output);
+                }
+                builder.embeddings_backward(&mut plan, &embeddings, d_output);
+            }
+            if let Task::Train(options) = kind.task {
+                let arenas =
+                    ["first moments", "second moments"].map(|name| Arena::new(&mut plan, name, &table));
+                let (mlm_loss, nsp_loss) = (mlm_rows.row_loss, nsp_rows.map(|rows| rows.row_loss));
+                let guarded = Guarded { mlm_loss, nsp_loss, step };
+                update = Some(builder.update(&mut plan, &options, &arenas, guarded));
+                moments = Some(arenas);
+            }
+            let norm = match update {
+                Some(norm) => norm.tensor,
+                None => plan.constant("no gradient norm", vec![0; NORM_WORDS]),
+            };
+            let slot = inputs.scalar(StepWord::RingSlot);
+            metrics(&mut plan, Metrics { mlm: mlm_rows, nsp: nsp_rows, norm, step, slot, ring });
+        }
+        if !training {
+            // Keep what a caller may read to the end of the plan.
+            let results = [Some(sequence_output), Some(mlm.logits)];
+            let results =
+                results.into_iter().chain([nsp.as_ref().map(|n| n.pooled), nsp.as_ref().map(|n| n.logits)]);
+            results.flatten().for_each(|tensor| plan.keep(tensor));
+        }
+        Self {
+            sequence_output,
+            pooled_output: nsp.as_ref().map(|nsp| nsp.pooled),
+            mlm_logits: mlm.logits,
+            nsp_logits: nsp.map(|nsp| nsp.logits),
+            plan,
+            inputs,
+            table,
+            weights,
+            gradients,
+            moments,
+            norm: update,
+            ring,
+        }
+    }
+}
+
+impl Builder<'_> {
+    pub fn weight(&self, name: &str) -> Tensor {
+        self.weights.tensor(self.table, name)
+    }
+
+    pub fn gradient(&self, name: &str) -> Tensor {
+        self.gradients.tensor(self.table, name)
+    }
+
+    /// A linear layer by its name, into a new tensor.
+    pub fn linear(
+        &self,
+        plan: &mut Plan,
+        name: &str,
+        x: Tensor,
+        rows: usize,
+        inputs: usize,
+        outputs: usize,
+    ) -> Tensor {
+        let y = plan.transient(name, rows * outputs);
+        let weights = self.weights.pair(self.table, name);
+        let layer = Linear { rows, inputs, outputs };
+        layer.forward(plan, Operand::rows(x, inputs), weights.weight, weights.bias, y);
+        y
+    }
+
+    /// The gradients of a linear layer's weight and bias.
+    pub fn linear_backward(&self, plan: &mut Plan, name: &str, layer: &Linear, dy: Tensor, x: Operand) {
+        let gradients = self.gradients.pair(self.table, name);
+        layer.weight_gradient(plan, dy, x, gradients.weight);
+        self.column_sum(plan, dy, gradients.bias, layer.rows, layer.outputs);
+    }
+
+    pub fn column_sum(&self, plan: &mut Plan, x: Tensor, out: Tensor, rows: usize, columns: usize) {
+        column_sum(plan, ColumnSum { x, out, rows, columns });
+    }
+
+    fn hidden_function(&self) -> Function {
+        match self.config.hidden_act {
+            Activation::GeluTanh => Function::GeluTanh,
+            Activation::GeluErf => Function::GeluErf,
+            Activation::Relu => Function::Relu,
+            Activation::Silu => Function::Silu,
+        }
+    }
+
+    pub fn activation(&self, plan: &mut Plan, x: Tensor) -> Tensor {
+        let y = plan.transient("activated", x.len());
+        activation(plan, self.hidden_function(), x, y);
+        y
+    }
+
+    pub fn activation_backward(&self, plan: &mut Plan, x: Tensor, dy: Tensor) {
+        activation_backward(plan, self.hidden_function(), x, dy);
+    }
+
+    /// Dropout, or its backward; the tensor itself where nothing is dropped.
+    pub fn dropout(&self, plan: &mut Plan, x: Tensor, rate: f64, site: u32) -> Tensor {
+        if !self.training || rate == 0.0 {
+            return x;
+        }
+        let y = plan.transient("dropped", x.len());
+        let key = [StepWord::DropoutKeyLow, StepWord::DropoutKeyHigh].map(|word| self.inputs.scalar(word));
+        dropout(plan, Dropout { x, y, rate: rate as f32, site, key });
+        y
+    }
+
+    /// Clip and update.
+    fn update(
+        &self,
+        plan: &mut Plan,
+        options: &OptimizerOptions,
+        moments: &[Arena; 2],
+        guarded: Guarded,
+    ) -> Norm {
+        let slabs: Vec<_> = (0..self.weights.slabs.len())
+            .map(|slab| Slab {
+                parameters: self.weights.slabs[slab],
+                gradients: self.gradients.slabs[slab],
+                first_moments: moments[0].slabs[slab],
+                second_moments: moments[1].slabs[slab],
+            })
+            .collect();
+        let variables: Vec<_> = (self.table.parameters.iter())
+            .map(|p| Variable { slab: p.slab, offset: p.offset, len: p.len(), decay: decays(&p.name) })
+            .collect();
+        plan_update(plan, options, &slabs, &variables, self.inputs.scalar(StepWord::LearningRate), guarded)
+    }
+}

@@ -1,0 +1,133 @@
+//! Batched matrix product with arbitrary strides, and the three products of a linear layer.
+
+use super::grid;
+use crate::gpu::{Dispatch, Kernel, KernelFamily, Plan, Shader, Tensor};
+
+const SHADER: Shader = Shader { name: "matmul", source: include_str!("../../shaders/matmul.wgsl") };
+
+/// Invocations of a workgroup of the register kernel.
+const REGISTER_WORKGROUP: usize = 32;
+
+/// A matrix, or a batch of them, inside a tensor. All numbers in words.
+#[derive(Debug, Clone, Copy)]
+pub struct Operand {
+    /// Where it lies.
+    pub tensor: Tensor,
+    /// Its first word.
+    pub base: usize,
+    /// From one row to the next.
+    pub row: usize,
+    /// From one column to the next.
+    pub col: usize,
+    /// From one outer batch to the next.
+    pub outer: usize,
+    /// From one inner batch to the next.
+    pub inner: usize,
+}
+
+impl Operand {
+    /// A row-major matrix with `width` columns that fills a tensor from its start.
+    pub fn rows(tensor: Tensor, width: usize) -> Self {
+        Self { tensor, base: 0, row: width, col: 1, outer: 0, inner: 0 }
+    }
+
+    /// The same matrix, transposed.
+    pub fn transposed(self) -> Self {
+        Self { row: self.col, col: self.row, ..self }
+    }
+
+    /// The shader's `Operand`, 32 bytes long as uniform layout wants it.
+    fn params(&self) -> [u32; 8] {
+        [self.base, self.row, self.col, self.outer, self.inner, 0, 0, 0].map(|word| word as u32)
+    }
+}
+
+/// `C[z] = alpha * A[z] B[z] (+ bias) (+ C[z])`, A being `m` x `k` and B `k` x `n`.
+#[derive(Debug, Clone, Copy)]
+pub struct Matmul {
+    /// The left factor.
+    pub a: Operand,
+    /// The right factor.
+    pub b: Operand,
+    /// The result; its column stride must be 1.
+    pub c: Operand,
+    /// `[n]`, added to every row.
+    pub bias: Option<Tensor>,
+    /// Rows of the result.
+    pub m: usize,
+    /// Columns of the result.
+    pub n: usize,
+    /// Summed dimension.
+    pub k: usize,
+    /// Outer and inner batches; z runs over their product.
+    pub batch: (usize, usize),
+    /// Factor of the product.
+    pub alpha: f32,
+    /// Add to what C holds instead of overwriting it.
+    pub accumulate: bool,
+}
+
+/// Append a matrix product.
+///
+/// # Panics
+/// When the column stride of C is not 1: a mistake in the caller.
+pub fn matmul(plan: &mut Plan, args: Matmul) {
+    let Matmul { a, b, c, bias, m, n, k, batch, alpha, accumulate } = args;
+    assert_eq!(c.col, 1, "the result's columns must be neighbours");
+    let batches = batch.0 * batch.1;
+    let mut params = [m, n, k, batches, batch.1].map(|word| word as u32).to_vec();
+    params.extend([alpha.to_bits(), bias.is_some().into(), accumulate.into()]);
+    params.extend([a, b, c].iter().flat_map(Operand::params));
+    let tiles = |edge: usize| batches * m.div_ceil(edge) * n.div_ceil(edge);
+    let (entry, groups) = match plan.family {
+        KernelFamily::Register => ("register_8x8", grid(tiles(8).div_ceil(REGISTER_WORKGROUP))),
+        KernelFamily::Workgroup => ("workgroup_64x64", grid(tiles(64))),
+    };
+    plan.dispatch(Dispatch {
+        kernel: Kernel { shader: SHADER, entry, constants: vec![] },
+        // Without a bias something must still be bound in its place; B is never written here.
+        bindings: vec![(1, a.tensor), (2, b.tensor), (3, bias.unwrap_or(b.tensor)), (4, c.tensor)],
+        params,
+        groups,
+    });
+}
+
+/// A linear layer `y = x Wᵀ + bias` with Hugging Face's layout: W is `[outputs, inputs]`.
+#[derive(Debug, Clone, Copy)]
+pub struct Linear {
+    /// Rows of x and y.
+    pub rows: usize,
+    /// Columns of x and W.
+    pub inputs: usize,
+    /// Columns of y, rows of W.
+    pub outputs: usize,
+}
+
+impl Linear {
+    fn product(&self, a: Operand, b: Operand, c: Operand, (m, n, k): (usize, usize, usize)) -> Matmul {
+        Matmul { a, b, c, bias: None, m, n, k, batch: (1, 1), alpha: 1.0, accumulate: false }
+    }
+
+    /// `y = x Wᵀ + bias`.
+    pub fn forward(&self, plan: &mut Plan, x: Operand, weight: Tensor, bias: Tensor, y: Tensor) {
+        let weight = Operand::rows(weight, self.inputs).transposed();
+        let y = Operand::rows(y, self.outputs);
+        let product = self.product(x, weight, y, (self.rows, self.outputs, self.inputs));
+        matmul(plan, Matmul { bias: Some(bias), ..product });
+    }
+
+    /// `dx = dy W`, added to dx when `accumulate`.
+    pub fn input_gradient(&self, plan: &mut Plan, dy: Tensor, weight: Tensor, dx: Operand, accumulate: bool) {
+        let dy = Operand::rows(dy, self.outputs);
+        let weight = Operand::rows(weight, self.inputs);
+        let product = self.product(dy, weight, dx, (self.rows, self.inputs, self.outputs));
+        matmul(plan, Matmul { accumulate, ..product });
+    }
+
+    /// `dW = dyᵀ x`, overwriting dW.
+    pub fn weight_gradient(&self, plan: &mut Plan, dy: Tensor, x: Operand, d_weight: Tensor) {
+        let dy = Operand::rows(dy, self.outputs).transposed();
+        let d_weight = Operand::rows(d_weight, self.inputs);
+        matmul(plan, self.product(dy, x, d_weight, (self.outputs, self.inputs, self.rows)));
+    }
+}

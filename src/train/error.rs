@@ -1,0 +1,146 @@
+//! Why a run cannot start, or stopped.
+
+use super::self_test::SelfTestError;
+use crate::checkpoint::CheckpointError;
+use crate::data;
+use crate::gpu::GpuError;
+use crate::model::config::ConfigError;
+use crate::optimizer::OptimizerError;
+use crate::strategy::StrategyError;
+
+/// An error of a run or a prediction.
+#[derive(Debug, thiserror::Error)]
+pub enum TrainError {
+    /// There is no strategy.
+    #[error(transparent)]
+    Strategy(#[from] StrategyError),
+    /// The model's configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The optimizer's or the schedule's numbers are wrong.
+    #[error(transparent)]
+    Optimizer(#[from] OptimizerError),
+    /// The data is wrong.
+    #[error(transparent)]
+    Data(#[from] data::Error),
+    /// Weights that are no model's.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// An option is out of its range.
+    #[error("{option} is {value}; it must be {expected}")]
+    Option {
+        /// The option.
+        option: &'static str,
+        /// Its value.
+        value: u64,
+        /// What it must be.
+        expected: &'static str,
+    },
+    /// The step needs more memory than the adapter grants.
+    #[error("a batch of {batch_size} does not fit this adapter: {source}. {}", fitting(*.largest))]
+    DoesNotFit {
+        /// The batch asked for.
+        batch_size: usize,
+        /// The largest one that fits; 0 when none does.
+        largest: usize,
+        /// What does not fit.
+        source: GpuError,
+    },
+    /// The device computed wrong numbers on a case whose result is known.
+    #[error(
+        "{adapter} computes wrong numbers, so training on it would be useless: {worst}. Update its driver or choose another adapter with --adapter"
+    )]
+    WrongNumbers {
+        /// The adapter.
+        adapter: String,
+        /// The worst differences.
+        worst: String,
+    },
+    /// The check before the run could not be carried out.
+    #[error("self-test: {0}")]
+    SelfTest(SelfTestError),
+    /// Weights or a snapshot of another model.
+    #[error("the weights are of another model: their {parameter} is missing or has another shape")]
+    OtherModel {
+        /// The first parameter that does not fit.
+        parameter: String,
+    },
+    /// A loss or a gradient is no longer a number.
+    #[error(
+        "diverged in step {step}, on batch {batch} of pass {pass} over the data: {what} is not finite. {}. Try a lower \
+         learning rate, or more warm-up steps",
+        left_out(*.in_a_row)
+    )]
+    Diverged {
+        /// The step, from 1.
+        step: u64,
+        /// Its batch, from 1.
+        batch: u64,
+        /// In which pass over the data, from 1.
+        pass: u64,
+        /// The first number that is not finite, in words.
+        what: String,
+        /// Steps that were left out one after the other, up to this one.
+        in_a_row: u64,
+    },
+    /// An update was made by which a weight is no longer a number.
+    #[error(
+        "diverged: after step {step} a weight is not finite. Try a lower learning rate, or more warm-up steps"
+    )]
+    BadWeights {
+        /// Steps done.
+        step: u64,
+    },
+    /// A callback could not do its work, so the run was ended.
+    #[error("a callback failed in {method}: {source}")]
+    Callback {
+        /// The method.
+        method: &'static str,
+        /// What it says.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Logits that are no probabilities.
+    #[error(
+        "the model's answer to {prompt:?} is not a number: its weights are damaged, or its training had diverged"
+    )]
+    NoAnswer {
+        /// The prompt.
+        prompt: String,
+    },
+    /// A loss that is none.
+    #[error("the model's loss is not a number: its weights are damaged, or its training had diverged")]
+    NoLoss,
+    /// A prompt without a mask.
+    #[error("no [MASK] in {prompt:?}: put [MASK] where a word is to be guessed")]
+    NoMask {
+        /// The prompt.
+        prompt: String,
+    },
+    /// Masks of a prompt further apart than the model reads.
+    #[error("the [MASK]s of {prompt:?} are {tokens} tokens apart, but the model reads {limit} at a time")]
+    MasksTooFarApart {
+        /// The prompt.
+        prompt: String,
+        /// Tokens from the first mask to the last.
+        tokens: usize,
+        /// Tokens the model reads, without `[CLS]` and `[SEP]`.
+        limit: usize,
+    },
+    /// The device failed.
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
+}
+
+fn left_out(in_a_row: u64) -> String {
+    match in_a_row {
+        1 => "Its update was not made, so the weights are as they were before".into(),
+        steps => format!("The updates of {steps} steps in a row were left out"),
+    }
+}
+
+fn fitting(largest: usize) -> String {
+    match largest {
+        0 => "Not even a batch of 1 fits; use a shorter sequence or a smaller model".into(),
+        largest => format!("The largest that fits is {largest}"),
+    }
+}

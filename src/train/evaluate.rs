@@ -1,0 +1,233 @@
+//! How well a model guesses on examples that it does not learn from.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::plan::Wanted;
+use super::{StepScalars, TrainError, Trainer};
+use crate::checkpoint::NamedTensor;
+use crate::data::{self, Batch, BatchLimits, Features, InstanceSet};
+use crate::gpu::{Gpu, GpuError};
+use crate::model::config::BertConfig;
+use crate::model::{BatchShape, StepKind, Task};
+
+/// Means over all examples: each masked token counts as its weight says, each label once.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Evaluation {
+    /// Examples.
+    pub instances: usize,
+    /// The weights of all masked tokens together: without fractions their number.
+    pub predictions: f64,
+    /// Masked-LM loss, nats; 0 when nothing is masked.
+    pub lm_example_loss: f64,
+    /// Share of masked tokens guessed right.
+    pub masked_lm_accuracy: f64,
+    /// Next-sentence loss, nats, of a model with that head.
+    pub next_sentence_loss: Option<f64>,
+    /// Share of its labels guessed right.
+    pub next_sentence_accuracy: Option<f64>,
+}
+
+impl Evaluation {
+    /// Masked-LM plus next-sentence loss, nats.
+    pub fn loss(&self) -> f64 {
+        self.lm_example_loss + self.next_sentence_loss.unwrap_or(0.0)
+    }
+
+    /// Of the masked tokens: among so many words, all alike, it would be as unsure.
+    pub fn perplexity(&self) -> f64 {
+        self.lm_example_loss.exp()
+    }
+}
+
+/// Evaluate a model on all of `features`, `batch_size` at a time; the last batch may be smaller. `on_batch` hears how many
+/// examples are done.
+///
+/// # Errors
+/// [`TrainError::OtherModel`] when the weights are not the configuration's; what is wrong with the data, or does not fit
+/// the device; what the device says; [`TrainError::NoLoss`].
+pub async fn evaluate(
+    gpu: &Arc<Gpu>,
+    config: &BertConfig,
+    weights: &[NamedTensor],
+    features: &Features,
+    batch_size: usize,
+    mut on_batch: impl FnMut(usize),
+) -> Result<Evaluation, TrainError> {
+    let next_sentence = weights.iter().any(|tensor| tensor.name.starts_with("cls.seq_relationship."));
+    let deal = Deal::new(Cow::Borrowed(features), config, batch_size, next_sentence);
+    check_held_out(features, &deal.limits)?;
+    let wanted = Wanted { config, kind: deal.kind(), family: gpu.family };
+    let whole = Trainer::compile(gpu.clone(), wanted.fitting(&gpu.adapter, deal.shape(0))?).await?;
+    whole.check_fit(weights)?;
+    whole.write_weights(weights);
+    let rest = deal.sharing_for_the_rest(&whole, config).await?;
+    let mut evaluator = Evaluator { deal, whole, rest };
+    let mut sums = Sums::default();
+    for batch in 0..evaluator.batches() {
+        evaluator.measure(batch, &mut sums).await?;
+        on_batch(sums.instances);
+    }
+    evaluator.means(&sums)
+}
+
+/// Are there any, with all numbers in their ranges?
+pub(super) fn check_held_out(features: &Features, limits: &BatchLimits) -> Result<(), data::Error> {
+    if features.count() == 0 {
+        let origin = features.origin.clone();
+        return Err(data::Error::TooFewInstances { origin, instances: 0, batch_size: 1 });
+    }
+    features.check(limits)
+}
+
+/// How examples are dealt out to batches.
+struct Deal<'a> {
+    features: Cow<'a, Features>,
+    limits: BatchLimits,
+    batch_size: usize,
+    next_sentence: bool,
+}
+
+impl<'a> Deal<'a> {
+    fn new(features: Cow<'a, Features>, config: &BertConfig, batch_size: usize, next_sentence: bool) -> Self {
+        let limits = BatchLimits {
+            vocab_size: config.vocab_size,
+            type_vocab_size: config.type_vocab_size,
+            max_position_embeddings: config.max_position_embeddings,
+        };
+        let batch_size = batch_size.clamp(1, features.count().max(1));
+        Self { features, limits, batch_size, next_sentence }
+    }
+
+    fn kind(&self) -> StepKind {
+        StepKind { next_sentence: self.next_sentence, task: Task::Evaluate, records: 1 }
+    }
+
+    fn batches(&self) -> usize {
+        self.features.count().div_ceil(self.batch_size)
+    }
+
+    fn instances(&self, batch: usize) -> Range<usize> {
+        let first = batch * self.batch_size;
+        first..self.features.count().min(first + self.batch_size)
+    }
+
+    fn shape(&self, batch: usize) -> BatchShape {
+        BatchShape {
+            batch_size: self.instances(batch).len(),
+            seq_length: self.features.seq_length,
+            predictions: self.features.predictions,
+        }
+    }
+
+    /// What computes the last batch over the weights of `trainer`, where that batch is smaller than the others.
+    async fn sharing_for_the_rest(
+        &self,
+        trainer: &Trainer,
+        config: &BertConfig,
+    ) -> Result<Option<Trainer>, GpuError> {
+        let last = self.shape(self.batches().saturating_sub(1));
+        match last == self.shape(0) {
+            true => Ok(None),
+            false => trainer.sharing(config, last, self.kind()).await.map(Some),
+        }
+    }
+}
+
+/// Evaluates a model on the same examples whenever it is asked to.
+pub(super) struct Evaluator<'a> {
+    deal: Deal<'a>,
+    whole: Trainer,
+    /// For the last batch, where it is smaller than the others.
+    rest: Option<Trainer>,
+}
+
+impl Evaluator<'static> {
+    /// Of the model that `trainer` trains, with its weights as they are at any time: no copy is made. It needs memory of
+    /// its own for what lies between the layers.
+    pub async fn of_training(
+        trainer: &Trainer,
+        features: Features,
+        config: &BertConfig,
+        batch_size: usize,
+        next_sentence: bool,
+    ) -> Result<Self, GpuError> {
+        let deal = Deal::new(Cow::Owned(features), config, batch_size, next_sentence);
+        let whole = trainer.sharing(config, deal.shape(0), deal.kind()).await?;
+        let rest = deal.sharing_for_the_rest(trainer, config).await?;
+        Ok(Self { deal, whole, rest })
+    }
+}
+
+impl Evaluator<'_> {
+    pub fn batches(&self) -> usize {
+        self.deal.batches()
+    }
+
+    /// Examples in all.
+    pub fn instances(&self) -> usize {
+        self.deal.features.count()
+    }
+
+    /// Device memory besides the weights, in bytes.
+    pub fn bytes(&self) -> u64 {
+        [Some(&self.whole), self.rest.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(|t| t.program().memory().bytes())
+            .sum()
+    }
+
+    /// Adds what a batch comes to.
+    pub async fn measure(&mut self, batch: usize, sums: &mut Sums) -> Result<(), TrainError> {
+        let records: Vec<usize> = self.deal.instances(batch).collect();
+        let inputs = Batch::new(&self.deal.features, &records, &self.deal.limits)?;
+        let trainer = match &mut self.rest {
+            Some(rest) if records.len() < self.deal.batch_size => rest,
+            _ => &mut self.whole,
+        };
+        trainer.submit(&inputs, &StepScalars::default(), true).await?;
+        let metrics = trainer.metrics().await?[0];
+        // The device gives the means of the batch.
+        let weight: f64 = inputs.mlm_weights.iter().map(|weight| f64::from(*weight)).sum();
+        sums.instances += records.len();
+        sums.weight += weight;
+        sums.lm_loss += weight * f64::from(metrics.lm_example_loss);
+        sums.lm_hits += (weight + 1e-5) * f64::from(metrics.masked_lm_accuracy);
+        sums.nsp_loss += records.len() as f64 * f64::from(metrics.next_sentence_loss);
+        sums.nsp_hits += records.len() as f64 * f64::from(metrics.next_sentence_accuracy);
+        Ok(())
+    }
+
+    /// The means of what was measured.
+    ///
+    /// # Errors
+    /// [`TrainError::NoLoss`].
+    pub fn means(&self, sums: &Sums) -> Result<Evaluation, TrainError> {
+        if !(sums.lm_loss + sums.nsp_loss).is_finite() {
+            return Err(TrainError::NoLoss);
+        }
+        let share = |sum: f64, count: f64| if count > 0.0 { sum / count } else { 0.0 };
+        let of_labels = |sum| self.deal.next_sentence.then(|| share(sum, sums.instances as f64));
+        Ok(Evaluation {
+            instances: sums.instances,
+            predictions: sums.weight,
+            lm_example_loss: share(sums.lm_loss, sums.weight),
+            masked_lm_accuracy: share(sums.lm_hits, sums.weight),
+            next_sentence_loss: of_labels(sums.nsp_loss),
+            next_sentence_accuracy: of_labels(sums.nsp_hits),
+        })
+    }
+}
+
+/// What batches came to so far.
+#[derive(Default)]
+pub(super) struct Sums {
+    pub instances: usize,
+    weight: f64,
+    lm_loss: f64,
+    lm_hits: f64,
+    nsp_loss: f64,
+    nsp_hits: f64,
+}

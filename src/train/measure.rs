@@ -1,0 +1,88 @@
+//! How long a step takes on a device: measured, since no formula knows a driver.
+
+use std::sync::Arc;
+use std::time::Duration;
+use web_time::Instant;
+
+use super::plan::{Wanted, check};
+use super::run::{batch_limits, initial_tensors, step_scalars};
+use super::{PretrainOptions, TrainError, Trainer};
+use crate::data::{Batcher, Features, PythonRandom};
+use crate::model::BatchShape;
+use crate::strategy::{Strategy, StrategyError};
+
+/// The last, decisive round takes at least this long.
+const LONG_ENOUGH: Duration = Duration::from_millis(500);
+/// Different batches to take turns.
+const BATCHES: usize = 4;
+
+/// Mean time of a step of a run over examples of `seq_length` tokens with `predictions` of them hidden. Trains on random
+/// numbers for about a second, or for two steps where they take longer.
+///
+/// # Errors
+/// As [`run_bert_pretrain`](super::run_bert_pretrain).
+pub async fn measure_step(
+    strategy: Option<&Strategy>,
+    options: &PretrainOptions,
+    seq_length: usize,
+    predictions: usize,
+) -> Result<Duration, TrainError> {
+    let strategy = strategy.ok_or(StrategyError::NotGiven)?;
+    let shape = BatchShape { batch_size: options.batch_size, seq_length, predictions };
+    check(options, shape)?;
+    let step = Wanted::training(&strategy.adapter, options).fitting(&strategy.adapter, shape)?;
+    let features = random_features(shape, options);
+    let mut batcher = Batcher::new(features, options.batch_size, options.seed, batch_limits(options))?;
+    let gpu = Arc::new(strategy.open(options.device).await?);
+    let mut trainer = Trainer::compile(gpu, step).await?;
+    trainer.write_weights(&initial_tensors(options));
+
+    // The first step warms caches up; from then on rounds get longer until one is long enough.
+    let mut first = 0;
+    let mut steps = 1;
+    steps_take(&mut trainer, &mut batcher, options, first..first + steps).await?;
+    loop {
+        first += steps;
+        let took = steps_take(&mut trainer, &mut batcher, options, first..first + steps).await?;
+        if took >= LONG_ENOUGH {
+            return Ok(took.div_f64(steps as f64));
+        }
+        let enough = LONG_ENOUGH.as_secs_f64() / took.as_secs_f64().max(1e-3);
+        steps = (steps as f64 * (1.2 * enough).clamp(2.0, 10.0)) as u64;
+    }
+}
+
+/// How long these steps take, to the end of the last.
+async fn steps_take(
+    trainer: &mut Trainer,
+    batcher: &mut Batcher,
+    options: &PretrainOptions,
+    steps: std::ops::Range<u64>,
+) -> Result<Duration, TrainError> {
+    let start = Instant::now();
+    let last = steps.end - 1;
+    for step in steps {
+        trainer.submit(&batcher.batch(step)?, &step_scalars(options, step, 0), step == last).await?;
+    }
+    trainer.metrics().await?;
+    Ok(start.elapsed())
+}
+
+fn random_features(shape: BatchShape, options: &PretrainOptions) -> Features {
+    let BatchShape { batch_size, seq_length, predictions } = shape;
+    let count = BATCHES * batch_size;
+    let mut random = PythonRandom::new(options.seed);
+    let mut ids = |length| (0..length).map(|_| random.below(options.config.vocab_size) as u32).collect();
+    Features {
+        origin: "random numbers".into(),
+        seq_length,
+        predictions,
+        input_ids: ids(count * seq_length),
+        input_mask: vec![1; count * seq_length],
+        segment_ids: vec![0; count * seq_length],
+        masked_lm_positions: (0..count * predictions).map(|slot| (slot % predictions) as u32).collect(),
+        masked_lm_ids: ids(count * predictions),
+        masked_lm_weights: vec![1.0; count * predictions],
+        next_sentence_labels: vec![0; count],
+    }
+}

@@ -1,0 +1,225 @@
+//! A step plan on a device: write weights, submit steps, read results.
+
+use std::sync::Arc;
+
+use super::TrainError;
+use super::pack::{StepScalars, pack};
+use crate::checkpoint::NamedTensor;
+use crate::data::Batch;
+use crate::gpu::{Gpu, GpuError, Program, Readback, Tensor, UploadRing};
+use crate::model::config::BertConfig;
+use crate::model::parameters::Arena;
+use crate::model::{BatchShape, StepKind, StepPlan};
+use crate::ops::RECORD_WORDS;
+use crate::optimizer::Culprit;
+
+/// Uploads under way at once: the host prepares a batch while the device works on the one before.
+const UPLOADS: usize = 2;
+
+/// Numbers of one step, as the device computed them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StepMetrics {
+    /// Number of the step, from 0.
+    pub step: u32,
+    /// Mean cross entropy of the masked tokens, nats; 0 when there are none.
+    pub lm_example_loss: f32,
+    /// Share of masked tokens guessed right.
+    pub masked_lm_accuracy: f32,
+    /// Mean cross entropy of the next-sentence task, nats; 0 without it.
+    pub next_sentence_loss: f32,
+    /// Share of its labels guessed right; 0 without it.
+    pub next_sentence_accuracy: f32,
+    /// Global norm of the gradients before clipping; 0 in a step without an update.
+    pub grad_norm: f32,
+    /// Why the update was left out, if it was.
+    pub culprit: Option<Culprit>,
+}
+
+/// A compiled step with its buffers.
+pub struct Trainer {
+    gpu: Arc<Gpu>,
+    step: StepPlan,
+    program: Program,
+    upload: UploadRing,
+    readback: Readback,
+}
+
+impl Trainer {
+    /// Plan, allocate and compile a step on a device. Programs of one device share its compiled kernels.
+    ///
+    /// # Errors
+    /// [`GpuError::TooLarge`] before anything is allocated, or what the device says.
+    pub async fn new(
+        gpu: Arc<Gpu>,
+        config: &BertConfig,
+        shape: BatchShape,
+        kind: StepKind,
+    ) -> Result<Self, GpuError> {
+        let step = StepPlan::new(config, shape, kind, gpu.family, gpu.adapter.max_slab());
+        Self::compile(gpu, step).await
+    }
+
+    /// Another step over this one's weights as they are at any time: no copy is made. It must have the same heads.
+    ///
+    /// # Errors
+    /// As [`Trainer::new`].
+    pub async fn sharing(
+        &self,
+        config: &BertConfig,
+        shape: BatchShape,
+        kind: StepKind,
+    ) -> Result<Self, GpuError> {
+        let slabs: Vec<_> = self.step.weights.slabs.iter().map(|slab| self.program.range(*slab)).collect();
+        let step =
+            StepPlan::sharing(config, shape, kind, self.gpu.family, self.gpu.adapter.max_slab(), &slabs);
+        Self::compile(self.gpu.clone(), step).await
+    }
+
+    /// Allocate and compile a step that was planned for the device's adapter and family.
+    pub(super) async fn compile(gpu: Arc<Gpu>, step: StepPlan) -> Result<Self, GpuError> {
+        let program = step.plan.compile(&gpu).await?;
+        let upload = UploadRing::new(&gpu, program.range(step.inputs.all), UPLOADS);
+        let readback = Readback::new(&gpu, program.range(step.ring));
+        Ok(Self { gpu, step, program, upload, readback })
+    }
+
+    /// The device.
+    pub fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+
+    /// The plan it runs.
+    pub fn step(&self) -> &StepPlan {
+        &self.step
+    }
+
+    /// The plan's buffers.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// Are all parameters of the plan among the tensors, in their shapes?
+    ///
+    /// # Errors
+    /// [`TrainError::OtherModel`] names the first that is not.
+    pub fn check_fit(&self, tensors: &[NamedTensor]) -> Result<(), TrainError> {
+        for parameter in &self.step.table.parameters {
+            let found = tensors.iter().find(|tensor| tensor.name == parameter.name);
+            if found.is_none_or(|tensor| tensor.shape != parameter.shape) {
+                return Err(TrainError::OtherModel { parameter: parameter.name.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Write the weights. Tensors the plan has no parameter for are passed over: a plan without a next-sentence
+    /// head needs not all of a model's.
+    ///
+    /// # Panics
+    /// When a parameter is missing or has another shape: ask [`Trainer::check_fit`] first.
+    pub fn write_weights(&self, tensors: &[NamedTensor]) {
+        self.write_arena(&self.step.weights, tensors);
+    }
+
+    /// Write an arena of the plan, likewise.
+    ///
+    /// # Panics
+    /// As [`Trainer::write_weights`].
+    pub fn write_arena(&self, arena: &Arena, tensors: &[NamedTensor]) {
+        for parameter in &self.step.table.parameters {
+            let tensor = tensors.iter().find(|t| t.name == parameter.name);
+            let tensor = tensor.unwrap_or_else(|| panic!("no tensor {}", parameter.name));
+            assert_eq!(tensor.shape, parameter.shape, "shape of {}", parameter.name);
+            // Not every parameter starts where a binding could, but a write can go anywhere.
+            let mut range = self.program.range(arena.slabs[parameter.slab]);
+            range.offset += parameter.offset as u64 * 4;
+            range.bytes = parameter.len() as u64 * 4;
+            self.gpu.write(&range, &tensor.data);
+        }
+    }
+
+    /// Upload a batch and submit one step. Waits only when the device is more than two steps behind.
+    ///
+    /// With `read_metrics` the ring is copied after the step; [`Trainer::metrics`] then waits for it.
+    ///
+    /// # Errors
+    /// What the device says of earlier steps.
+    pub async fn submit(
+        &mut self,
+        batch: &Batch,
+        scalars: &StepScalars,
+        read_metrics: bool,
+    ) -> Result<(), GpuError> {
+        let words = pack(&self.step.inputs, batch, scalars);
+        let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
+        self.upload.upload(&self.gpu, &mut encoder, &words).await?;
+        self.program.encode(&mut encoder);
+        if read_metrics {
+            self.readback.copy(&mut encoder);
+        }
+        let submission = self.gpu.queue.submit([encoder.finish()]);
+        self.upload.submitted(submission.clone());
+        if read_metrics {
+            self.readback.start(submission);
+        }
+        self.gpu.check()
+    }
+
+    /// The records of the last step that asked for them; none when no reading is under way.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub async fn metrics(&mut self) -> Result<Vec<StepMetrics>, GpuError> {
+        let words = self.readback.finish(&self.gpu).await?;
+        let record = |record: &[u32]| {
+            let value = |word: usize| f32::from_bits(record[word]);
+            StepMetrics {
+                step: record[5],
+                lm_example_loss: value(0),
+                masked_lm_accuracy: value(1),
+                next_sentence_loss: value(2),
+                next_sentence_accuracy: value(3),
+                grad_norm: value(4),
+                culprit: Culprit::from_word(record[6]),
+            }
+        };
+        Ok(words.chunks_exact(RECORD_WORDS).map(record).collect())
+    }
+
+    /// The step, from 0, after which nothing was updated any more, and why; `None` while all is well, and where such
+    /// steps are skipped.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub async fn halted(&self) -> Result<Option<(u64, Culprit)>, GpuError> {
+        let Some(norm) = self.step.norm.filter(|norm| norm.halts) else { return Ok(None) };
+        let words = self.read(norm.tensor).await?;
+        let culprit = Culprit::from_word(words[3].to_bits());
+        Ok(culprit.map(|culprit| (words[4].to_bits().into(), culprit)))
+    }
+
+    /// Read an arena: weights, gradients or moments, by parameter.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub async fn read_arena(&self, arena: &Arena) -> Result<Vec<NamedTensor>, GpuError> {
+        let mut slabs = Vec::with_capacity(arena.slabs.len());
+        for slab in &arena.slabs {
+            slabs.push(self.read(*slab).await?);
+        }
+        let tensor = |p: &crate::model::parameters::Parameter| NamedTensor {
+            name: p.name.clone(),
+            shape: p.shape.clone(),
+            data: slabs[p.slab][p.offset..][..p.len()].to_vec(),
+        };
+        Ok(self.step.table.parameters.iter().map(tensor).collect())
+    }
+
+    /// Read a tensor of the plan.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub async fn read(&self, tensor: Tensor) -> Result<Vec<f32>, GpuError> {
+        self.gpu.read_f32(&self.program.range(tensor)).await
+    }
+}

@@ -1,0 +1,70 @@
+//! Callbacks that live on the page: asked of the worker, which waits for their answer.
+
+use serde::Serialize;
+use wasm_bindgen::prelude::*;
+
+use super::event::RunEvent;
+use super::pretrain::{Command, Conductor, answer};
+use super::to_js;
+use crate::data::Tokenizer;
+use crate::train::{Callback, CallbackFuture, CallbackPoint, Control, Running};
+
+/// All callbacks of a run.
+pub struct PageCallbacks<'a> {
+    pub conductor: &'a Conductor,
+    pub tokenizer: &'a Tokenizer,
+    /// Whether they heard of the start: a run that goes on on another device does not start again.
+    pub have_begun: bool,
+}
+
+/// Where in a run they are called, by the name of the method.
+#[derive(Serialize)]
+#[serde(tag = "method", rename_all = "camelCase")]
+enum PointView {
+    OnTrainBegin,
+    OnEpochBegin { epoch: u64 },
+    OnBatchBegin { step: u64 },
+    OnBatchEnd { step: u64, logs: RunEvent },
+    OnEpochEnd { epoch: u64, logs: RunEvent },
+    OnTrainEnd,
+}
+
+impl From<CallbackPoint> for PointView {
+    fn from(point: CallbackPoint) -> Self {
+        match point {
+            CallbackPoint::TrainBegin => Self::OnTrainBegin,
+            CallbackPoint::EpochBegin { epoch } => Self::OnEpochBegin { epoch },
+            CallbackPoint::BatchBegin { step } => Self::OnBatchBegin { step },
+            CallbackPoint::BatchEnd { step, logs } => Self::OnBatchEnd { step, logs: logs.progress.into() },
+            CallbackPoint::EpochEnd { epoch, logs } => Self::OnEpochEnd { epoch, logs: logs.progress.into() },
+            CallbackPoint::TrainEnd => Self::OnTrainEnd,
+        }
+    }
+}
+
+impl PageCallbacks<'_> {
+    /// Meanwhile the page may ask the run: a callback may, and would else wait for itself.
+    async fn ask(&mut self, point: CallbackPoint, running: &mut Running<'_>) -> Result<Control, JsValue> {
+        if point == CallbackPoint::TrainBegin && std::mem::replace(&mut self.have_begun, true) {
+            return Ok(Control::Continue);
+        }
+        self.conductor.call_back(to_js(&PointView::from(point))?);
+        loop {
+            let command = self.conductor.next_in_callback().await?;
+            match serde_wasm_bindgen::from_value(command)? {
+                Command::Continue | Command::Pause => return Ok(Control::Continue),
+                Command::Stop => return Ok(Control::Stop),
+                question => answer(self.conductor, running, self.tokenizer, question).await,
+            }
+        }
+    }
+}
+
+impl Callback for PageCallbacks<'_> {
+    fn call<'a>(&'a mut self, point: CallbackPoint, running: &'a mut Running<'_>) -> CallbackFuture<'a> {
+        Box::pin(async move {
+            // The page knows what it threw.
+            self.ask(point, running).await.map_err(|error| format!("{error:?}").into())
+        })
+    }
+}

@@ -1,0 +1,123 @@
+//! What a run tells the page.
+
+use serde::Serialize;
+
+use crate::data::DataReport;
+use crate::train::{Progress, Started};
+
+/// One thing told; `kind` says which.
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+pub enum RunEvent {
+    Data {
+        #[serde(flatten)]
+        report: DataView,
+    },
+    Compiling {
+        done: usize,
+        total: usize,
+    },
+    Started {
+        adapter: String,
+        parameters: usize,
+        bytes: u64,
+        dispatches: usize,
+        step: u64,
+        total_steps: u64,
+        uniform_loss: f64,
+        unigram_loss: f64,
+    },
+    Progress {
+        step: u64,
+        total_steps: u64,
+        loss: f32,
+        lm_example_loss: f32,
+        masked_lm_accuracy: f32,
+        /// Absent without the task, as its accuracy.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        next_sentence_loss: Option<f32>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        next_sentence_accuracy: Option<f32>,
+        grad_norm: f32,
+        learning_rate: f32,
+        tokens_per_second: f64,
+        elapsed_seconds: f64,
+    },
+    Notice {
+        message: String,
+    },
+    DeviceLost {
+        message: String,
+        /// Where the run goes on.
+        step: u64,
+    },
+    Done {
+        step: u64,
+        stopped: bool,
+    },
+}
+
+/// What the text amounts to.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DataView {
+    documents: usize,
+    sentences: usize,
+    tokens: usize,
+    unknown_share: f64,
+    instances: usize,
+    random_next_share: f64,
+    vocab_size: usize,
+    /// For a person, a sentence each.
+    pub warnings: Vec<String>,
+}
+
+impl DataView {
+    pub fn new(report: &DataReport, vocab_size: usize, warnings: Vec<String>) -> Self {
+        let share = |part: usize, whole: usize| part as f64 / whole.max(1) as f64;
+        Self {
+            documents: report.documents,
+            sentences: report.sentences,
+            tokens: report.tokens,
+            unknown_share: share(report.unknown, report.tokens),
+            instances: report.instances,
+            random_next_share: share(report.random_next, report.instances),
+            vocab_size,
+            warnings,
+        }
+    }
+}
+
+impl RunEvent {
+    pub fn started(started: Started, step: u64, total_steps: u64) -> Self {
+        let Started { adapter, parameters, bytes, dispatches, uniform_loss, unigram_loss } = started;
+        Self::Started {
+            adapter,
+            parameters,
+            bytes,
+            dispatches,
+            step,
+            total_steps,
+            uniform_loss,
+            unigram_loss,
+        }
+    }
+}
+
+impl From<Progress> for RunEvent {
+    fn from(progress: Progress) -> Self {
+        Self::Progress {
+            step: progress.step,
+            total_steps: progress.total_steps,
+            loss: progress.loss,
+            lm_example_loss: progress.lm_example_loss,
+            masked_lm_accuracy: progress.masked_lm_accuracy,
+            next_sentence_loss: progress.next_sentence_loss,
+            next_sentence_accuracy: progress.next_sentence_accuracy,
+            grad_norm: progress.grad_norm,
+            learning_rate: progress.learning_rate,
+            tokens_per_second: progress.tokens_per_second,
+            elapsed_seconds: progress.elapsed.as_secs_f64(),
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! A run: text and options in, events out, a model at the end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+use wasm_bindgen::prelude::*;
+
+use super::callback::PageCallbacks;
+use super::event::{DataView, RunEvent};
+use super::guesses::{ExampleView, GuessesView};
+use super::model::Model;
+use super::options::from_js;
+use super::resolve::{Resolved, VocabularySource, resolve};
+use super::survey::derive;
+use super::{Rejection, data, text, to_js};
+use crate::data::{Instances, Tokenizer};
+use crate::gpu::GpuError;
+use crate::train::self_test::SelfTestError;
+use crate::train::{
+    Callback, Compiling, Control, Event, PretrainRun, Running, Snapshot, TrainError, Trained,
+};
+
+#[wasm_bindgen]
+extern "C" {
+    /// The worker's side of a run: it passes events on, decides what is next, and keeps snapshots.
+    pub type Conductor;
+
+    /// What to train: a [`Setup`].
+    #[wasm_bindgen(method, catch)]
+    async fn prepare(this: &Conductor) -> Result<JsValue, JsValue>;
+
+    /// The text: an array of `{ name, bytes }`, or `undefined` for the bundled corpus.
+    #[wasm_bindgen(method, catch)]
+    async fn text(this: &Conductor) -> Result<JsValue, JsValue>;
+
+    /// Everything is known to be right; this is the vocabulary.
+    #[wasm_bindgen(method, catch)]
+    async fn begin(this: &Conductor, vocabulary: &str) -> Result<JsValue, JsValue>;
+
+    /// Where to go on: a [`Kept`], or `undefined`.
+    #[wasm_bindgen(method)]
+    fn kept(this: &Conductor) -> JsValue;
+
+    #[wasm_bindgen(method)]
+    fn tell(this: &Conductor, event: JsValue);
+
+    /// The [`Command`] after so many steps.
+    #[wasm_bindgen(method, catch)]
+    fn next(this: &Conductor, step: f64) -> Result<JsValue, JsValue>;
+
+    /// Calls the page's callbacks at a point.
+    #[wasm_bindgen(method, js_name = callBack)]
+    pub fn call_back(this: &Conductor, point: JsValue);
+
+    /// A question, or `Continue` or `Stop` once the callbacks have answered.
+    #[wasm_bindgen(method, catch, js_name = nextInCallback)]
+    pub async fn next_in_callback(this: &Conductor) -> Result<JsValue, JsValue>;
+
+    /// Resolves when there may be another command.
+    #[wasm_bindgen(method, catch)]
+    async fn resumed(this: &Conductor) -> Result<JsValue, JsValue>;
+
+    /// What the last command came to.
+    #[wasm_bindgen(method)]
+    fn answer(this: &Conductor, value: JsValue);
+
+    /// Why the last command could not be done.
+    #[wasm_bindgen(method)]
+    fn refuse(this: &Conductor, rejection: JsValue);
+}
+
+/// What a run is made of.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Setup {
+    #[serde(with = "serde_wasm_bindgen::preserve")]
+    options: JsValue,
+    /// Of a saved run.
+    vocabulary: Option<String>,
+    /// Whether the page wants to be called at certain points.
+    has_callbacks: bool,
+}
+
+/// A snapshot in the worker's hands.
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Kept {
+    step: u64,
+    elapsed_seconds: f64,
+    bytes: ByteBuf,
+}
+
+/// What a run does next.
+#[derive(Deserialize)]
+#[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Command {
+    Continue,
+    /// Until [`Conductor::resumed`].
+    Pause,
+    Stop,
+    /// To be answered with a [`Kept`].
+    Snapshot,
+    /// To be answered with guesses.
+    FillMask {
+        text: String,
+        top_k: usize,
+    },
+    /// To be answered with examples.
+    Examples {
+        count: usize,
+    },
+}
+
+/// Losses of the device after which a run that makes no step in between ends.
+const LOSSES: usize = 3;
+
+/// `runBertPretrain(strategy, conductor)`: trains, and resolves to the model. When the device is lost, the run goes on
+/// from the last snapshot on a new one.
+///
+/// # Errors
+/// A `StrategyError` when `strategy`, a strategy's kind, is none or cannot be had; an `OptionError` that names the
+/// option; a `TextError`; a `DeviceError`; a `DivergedError`.
+#[wasm_bindgen(js_name = runBertPretrain)]
+pub async fn run_bert_pretrain(strategy: Option<String>, conductor: Conductor) -> Result<Model, JsValue> {
+    let strategy = strategy.as_deref();
+    derive(strategy).await.map_err(Rejection::from)?;
+    let setup: Setup = serde_wasm_bindgen::from_value(conductor.prepare().await?)?;
+    let mut run = resolve(from_js(setup.options)?)?;
+    if let Some(text) = setup.vocabulary {
+        run.vocabulary = VocabularySource::Given(text);
+    }
+    let (tokenizer, instances, report) = prepare(&mut run, conductor.text().await?)?;
+    tell(&conductor, &RunEvent::Data { report })?;
+    conductor.begin(&tokenizer.vocabulary().to_text()).await?;
+
+    let mut callbacks = PageCallbacks { conductor: &conductor, tokenizer: &tokenizer, have_begun: false };
+    let mut losses = 0;
+    let trained = loop {
+        let mut made_steps = false;
+        let callbacks = setup.has_callbacks.then_some(&mut callbacks);
+        let trained =
+            train_once(strategy, &run, &instances, &tokenizer, &conductor, callbacks, &mut made_steps).await;
+        match trained {
+            Err(Failure::Train(error)) if is_loss(&error, losses > 0 && !made_steps) => {
+                losses = if made_steps { 1 } else { losses + 1 };
+                if losses == LOSSES {
+                    return Err(Rejection::from(error).into());
+                }
+                let step = kept(&conductor)?.map_or(0, |kept| kept.step);
+                tell(&conductor, &RunEvent::DeviceLost { message: error.to_string(), step })?;
+            }
+            other => break other?,
+        }
+    };
+    let Trained { tensors, steps, stopped, .. } = trained;
+    tell(&conductor, &RunEvent::Done { step: steps, stopped })?;
+    Ok(Model::new(run.into_folder(tensors, &tokenizer), tokenizer))
+}
+
+/// Why a run ended early.
+enum Failure {
+    Train(TrainError),
+    /// What JavaScript threw, or what could not be told to it.
+    Js(JsValue),
+}
+
+impl From<TrainError> for Failure {
+    fn from(error: TrainError) -> Self {
+        Self::Train(error)
+    }
+}
+
+impl From<JsValue> for Failure {
+    fn from(error: JsValue) -> Self {
+        Self::Js(error)
+    }
+}
+
+impl From<Failure> for JsValue {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Train(error) => Rejection::from(error).into(),
+            Failure::Js(error) => error,
+        }
+    }
+}
+
+/// A device that follows a lost one may be broken as well, and say so in other words.
+fn is_loss(error: &TrainError, follows_loss: bool) -> bool {
+    match error {
+        TrainError::Gpu(GpuError::Lost { .. })
+        | TrainError::SelfTest(SelfTestError::Gpu(GpuError::Lost { .. })) => true,
+        TrainError::Gpu(_) | TrainError::SelfTest(_) | TrainError::Strategy(_) => follows_loss,
+        _ => false,
+    }
+}
+
+/// Trains on one device, from the snapshot kept last.
+async fn train_once(
+    strategy: Option<&str>,
+    run: &Resolved,
+    instances: &Arc<Instances>,
+    tokenizer: &Tokenizer,
+    conductor: &Conductor,
+    callbacks: Option<&mut PageCallbacks<'_>>,
+    made_steps: &mut bool,
+) -> Result<Trained, Failure> {
+    let strategy = derive(strategy).await.map_err(TrainError::from)?;
+    let start = match kept(conductor)? {
+        Some(Kept { step, elapsed_seconds, bytes }) => {
+            let elapsed = Duration::try_from_secs_f64(elapsed_seconds).unwrap_or_default();
+            let snapshot = Snapshot::from_safetensors(step, elapsed, &bytes, "the snapshot");
+            Some(snapshot.map_err(TrainError::from)?)
+        }
+        None => None,
+    };
+    let total_steps = run.options.schedule.total_steps;
+    let mut failed = None;
+    let on_event = async |event: Event, running: &mut Running<'_>| {
+        let told = match event {
+            Event::Started(started) => Some(RunEvent::started(started, running.step(), total_steps)),
+            Event::Progress(progress) => {
+                *made_steps = true;
+                Some(progress.into())
+            }
+            Event::Step(_) => None,
+            Event::Suspicious(suspicion) => Some(RunEvent::Notice { message: suspicion.to_string() }),
+            Event::Evaluating { .. } | Event::Evaluated(_) | Event::Ended => return Control::Continue,
+        };
+        let obeyed = async {
+            told.map_or(Ok(()), |told| tell(conductor, &told))?;
+            obey(conductor, running, tokenizer).await
+        };
+        match obeyed.await {
+            Ok(control) => control,
+            Err(error) => {
+                failed = Some(error);
+                Control::Stop
+            }
+        }
+    };
+    let compiling = |Compiling { done, total }| {
+        // It cannot fail for two numbers.
+        let _ = tell(conductor, &RunEvent::Compiling { done, total });
+    };
+    let prepared =
+        PretrainRun::prepare(Some(&strategy), &run.options, instances.clone(), start.as_ref(), compiling);
+    let mut callbacks: Vec<_> =
+        callbacks.into_iter().map(|callbacks| callbacks as &mut dyn Callback).collect();
+    let trained = prepared.await?.train(&mut callbacks, on_event).await?;
+    failed.map_or(Ok(trained), |error| Err(Failure::Js(error)))
+}
+
+fn kept(conductor: &Conductor) -> Result<Option<Kept>, JsValue> {
+    Ok(serde_wasm_bindgen::from_value(conductor.kept())?)
+}
+
+/// Read the text and make examples. The model gets as many words as the vocabulary has.
+fn prepare(run: &mut Resolved, files: JsValue) -> Result<(Tokenizer, Arc<Instances>, DataView), Rejection> {
+    let corpus = text::corpus(files)?;
+    let vocabulary = run.vocabulary.vocabulary(&corpus, run.do_lower_case)?;
+    run.options.config.vocab_size = vocabulary.size();
+    let tokenizer = Tokenizer::new(vocabulary, run.do_lower_case);
+    let (instances, mut report) = data::prepare(&corpus, &tokenizer, &run.instances)?;
+    let schedule = &run.options.schedule;
+    if schedule.never_leaves_warmup() {
+        let (steps, warmup, rate) = (schedule.total_steps, schedule.warmup_steps, schedule.init_lr);
+        report.warnings.push(format!(
+            "All {steps} steps lie within the warm-up of {warmup}, so the learning rate never reaches {rate}."
+        ));
+    }
+    Ok((tokenizer, Arc::new(instances), report))
+}
+
+fn tell(conductor: &Conductor, event: &RunEvent) -> Result<(), JsValue> {
+    conductor.tell(to_js(event)?);
+    Ok(())
+}
+
+/// Does what comes next, until that is to go on or to stop.
+async fn obey(
+    conductor: &Conductor,
+    running: &mut Running<'_>,
+    tokenizer: &Tokenizer,
+) -> Result<Control, JsValue> {
+    loop {
+        let command = conductor.next(running.step() as f64)?;
+        match serde_wasm_bindgen::from_value(command)? {
+            Command::Continue => return Ok(Control::Continue),
+            Command::Stop => return Ok(Control::Stop),
+            Command::Pause => drop(running.pause(conductor.resumed()).await.map_err(Rejection::from)??),
+            question => answer(conductor, running, tokenizer, question).await,
+        }
+    }
+}
+
+/// Answers a question.
+pub async fn answer(
+    conductor: &Conductor,
+    running: &mut Running<'_>,
+    tokenizer: &Tokenizer,
+    question: Command,
+) {
+    let answer = match question {
+        Command::Continue | Command::Stop | Command::Pause => return,
+        Command::Snapshot => snapshot(running).await,
+        Command::FillMask { text, top_k } => fill_mask(running, tokenizer, &text, top_k).await,
+        Command::Examples { count } => examples(running, tokenizer, count).await,
+    };
+    match answer {
+        Ok(value) => conductor.answer(value),
+        Err(rejection) => conductor.refuse(rejection.into()),
+    }
+}
+
+async fn snapshot(running: &Running<'_>) -> Result<JsValue, Rejection> {
+    let snapshot = running.snapshot().await?;
+    let (step, elapsed_seconds) = (snapshot.step, snapshot.elapsed.as_secs_f64());
+    if !snapshot.is_finite() {
+        return Err(TrainError::BadWeights { step }.into());
+    }
+    // As `Uint8Array`, which `to_js` does not make.
+    let kept = Kept { step, elapsed_seconds, bytes: ByteBuf::from(snapshot.into_safetensors()?) };
+    Ok(kept.serialize(&serde_wasm_bindgen::Serializer::new())?)
+}
+
+async fn fill_mask(
+    running: &mut Running<'_>,
+    tokenizer: &Tokenizer,
+    text: &str,
+    top_k: usize,
+) -> Result<JsValue, Rejection> {
+    let guesses = running.fill_masks(tokenizer, &[text], top_k).await?;
+    let views: Vec<GuessesView> = guesses.into_iter().map(Into::into).collect();
+    to_js(&views.first())
+}
+
+async fn examples(
+    running: &mut Running<'_>,
+    tokenizer: &Tokenizer,
+    count: usize,
+) -> Result<JsValue, Rejection> {
+    to_js(&ExampleView::all(running.examples(tokenizer.vocabulary(), count).await?))
+}

@@ -1,0 +1,162 @@
+//! From options and recipe to a run in every detail.
+
+use super::Rejection;
+use super::options::{BiasStart, HiddenAct, Kernels, ModelChoice, ModelSizes, RunOptions};
+use crate::checkpoint::{ModelFolder, NamedTensor};
+use crate::data::{Corpus, Error, InstanceOptions, Tokenizer, Vocabulary, train_vocabulary};
+use crate::gpu::{DeviceOptions, KernelFamily};
+use crate::model::config::{Activation, BertConfig};
+use crate::optimizer::Schedule;
+use crate::train::recipe::{self, Recipe, Warmup};
+use crate::train::{OutputBiasInit, PretrainOptions};
+
+/// How long the learning rate grows where nothing is said: the reference's steps are more than most runs here have.
+const WARMUP: Warmup = Warmup::Share(0.1);
+
+/// A run before its text is read.
+pub struct Resolved {
+    /// The vocabulary will decide `config.vocab_size`.
+    pub options: PretrainOptions,
+    pub instances: InstanceOptions,
+    pub vocabulary: VocabularySource,
+    pub do_lower_case: bool,
+}
+
+pub enum VocabularySource {
+    /// The content of a `vocab.txt`.
+    Given(String),
+    /// Trained from the text, with at most so many entries.
+    Trained(usize),
+}
+
+impl VocabularySource {
+    pub fn vocabulary(&self, corpus: &Corpus, do_lower_case: bool) -> Result<Vocabulary, Error> {
+        match self {
+            Self::Given(text) => Vocabulary::parse(text, "vocabulary"),
+            Self::Trained(size) => train_vocabulary(corpus.sentences(), *size, do_lower_case),
+        }
+    }
+}
+
+impl Resolved {
+    /// The run's model, with weights.
+    pub fn into_folder(self, tensors: Vec<NamedTensor>, tokenizer: &Tokenizer) -> ModelFolder {
+        ModelFolder {
+            config: self.options.config,
+            tensors,
+            vocabulary: tokenizer.vocabulary().to_text(),
+            do_lower_case: self.do_lower_case,
+            strip_accents: tokenizer.strip_accents(),
+            tokenizer_json: Some(tokenizer.to_tokenizer_json()),
+        }
+    }
+}
+
+/// Without a model and a vocabulary, the small recipe fills in what is missing; else the reference's defaults do.
+///
+/// # Errors
+/// An `OptionError` for options that contradict each other.
+pub fn resolve(options: RunOptions) -> Result<Resolved, Rejection> {
+    let leaves_model_open = options.config.is_none() && options.vocabulary.is_none();
+    let recipe = if leaves_model_open { recipe::SOFTWARE } else { recipe::REFERENCE };
+    let instances = recipe.instances(options.instances());
+    let config = bert_config(&options, &recipe, instances.max_seq_length)?;
+    let total_steps = options.steps.unwrap_or(recipe.num_steps_per_epoch * recipe.num_train_epochs) as u64;
+    let schedule = Schedule {
+        init_lr: options.learning_rate.unwrap_or(recipe.learning_rate),
+        end_lr: options.end_lr.unwrap_or(0.0),
+        total_steps,
+        warmup_steps: options.warmup_steps.unwrap_or(WARMUP.steps(total_steps)),
+        power: 1.0,
+    };
+    let run = PretrainOptions {
+        config,
+        batch_size: options.batch_size.unwrap_or(recipe.train_batch_size),
+        optimizer: recipe.optimizer(options.optimizer()),
+        schedule,
+        steps_per_epoch: options.steps_per_epoch.map_or(total_steps, |steps| steps as u64),
+        num_eval_per_epoch: 1,
+        use_next_sentence_label: instances.use_next_sentence_label,
+        steps_per_loop: options.steps_per_loop.unwrap_or(recipe.steps_per_loop).min(total_steps as usize),
+        seed: instances.random_seed,
+        output_bias_init: match options.output_bias_init {
+            None => recipe.output_bias_init,
+            Some(BiasStart::Zeros) => OutputBiasInit::Zeros,
+            Some(BiasStart::Unigram) => OutputBiasInit::Unigram,
+        },
+        device: DeviceOptions { family: options.kernels.map(Into::into), ..Default::default() },
+    };
+    let vocabulary = match (options.vocabulary, options.vocab_size) {
+        (Some(_), Some(_)) => {
+            return Err(Rejection::option("vocabSize", "a vocabulary that is given has its own size"));
+        }
+        (Some(text), None) => VocabularySource::Given(text),
+        (None, size) => VocabularySource::Trained(size.unwrap_or(recipe.vocab_size)),
+    };
+    Ok(Resolved { options: run, instances, vocabulary, do_lower_case: options.do_lower_case.unwrap_or(true) })
+}
+
+/// The model; its `vocab_size` counts for nothing until the vocabulary is there.
+fn bert_config(
+    options: &RunOptions,
+    recipe: &Recipe,
+    max_seq_length: usize,
+) -> Result<BertConfig, Rejection> {
+    const ANY: usize = 1;
+    let preset = |name: &str| {
+        BertConfig::preset(name, ANY).map_err(|error| Rejection::option("config", error.problem))
+    };
+    let of = |recipe: &Recipe| {
+        recipe.config(ANY, max_seq_length).map_err(|error| Rejection::option("config", error.problem))
+    };
+    let config = match &options.config {
+        None => of(recipe)?,
+        Some(ModelChoice::Size(name)) if name == "nano" => of(&recipe::SOFTWARE)?,
+        Some(ModelChoice::Size(name)) => preset(name)?,
+        Some(ModelChoice::Sizes(sizes)) => sized(sizes, preset("base")?),
+    };
+    if config.hidden_size % config.num_attention_heads != 0 {
+        let (width, heads) = (config.hidden_size, config.num_attention_heads);
+        let message = format!("hiddenSize {width} cannot be divided into {heads} heads of one width");
+        return Err(Rejection::option("config.numAttentionHeads", message));
+    }
+    if max_seq_length > config.max_position_embeddings {
+        let positions = config.max_position_embeddings;
+        let message = format!("{max_seq_length} is more than the model's maxPositionEmbeddings, {positions}");
+        return Err(Rejection::option("maxSeqLength", message));
+    }
+    config.validate().map_err(Rejection::config)?;
+    Ok(config)
+}
+
+/// What is not said is as in the reference's base model.
+fn sized(sizes: &ModelSizes, base: BertConfig) -> BertConfig {
+    BertConfig {
+        hidden_size: sizes.hidden_size.unwrap_or(base.hidden_size),
+        num_hidden_layers: sizes.num_hidden_layers.unwrap_or(base.num_hidden_layers),
+        num_attention_heads: sizes.num_attention_heads.unwrap_or(base.num_attention_heads),
+        intermediate_size: sizes.intermediate_size.unwrap_or(base.intermediate_size),
+        hidden_act: match sizes.hidden_act {
+            None | Some(HiddenAct::GeluNew) => Activation::GeluTanh,
+            Some(HiddenAct::Gelu) => Activation::GeluErf,
+            Some(HiddenAct::Relu) => Activation::Relu,
+            Some(HiddenAct::Silu) => Activation::Silu,
+        },
+        hidden_dropout_prob: sizes.hidden_dropout_prob.unwrap_or(base.hidden_dropout_prob),
+        attention_probs_dropout_prob: sizes
+            .attention_probs_dropout_prob
+            .unwrap_or(base.attention_probs_dropout_prob),
+        max_position_embeddings: sizes.max_position_embeddings.unwrap_or(base.max_position_embeddings),
+        initializer_range: sizes.initializer_range.unwrap_or(base.initializer_range),
+        ..base
+    }
+}
+
+impl From<Kernels> for KernelFamily {
+    fn from(kernels: Kernels) -> Self {
+        match kernels {
+            Kernels::Register => Self::Register,
+            Kernels::Workgroup => Self::Workgroup,
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Dropout: the mask's statistics, its independence of everything but its key, and the same mask in the backward.
+
+use wgpu_bert::ops::{Dropout, Scalar, dropout};
+
+use crate::harness::{Bench, Device, FAMILIES, Random, assert_close, device, read};
+
+/// What dropout makes of `x`.
+fn run(device: &Device, x: &[f32], rate: f32, site: u32, key: [u32; 2]) -> Vec<f32> {
+    let mut bench = Bench::new(device);
+    let words = bench.words("keys", &[1, key[0], 2, key[1]]);
+    let key = [1, 3].map(|word| Scalar { tensor: words, word });
+    let args = Dropout { x: bench.input("x", x), y: bench.output("y", x.len()), rate, site, key };
+    dropout(&mut bench.plan, args);
+    let program = bench.run(device);
+    read(device, &program, args.y)
+}
+
+/// Which of `len` elements are kept.
+fn mask(device: &Device, len: usize, rate: f32, site: u32, key: [u32; 2]) -> Vec<bool> {
+    run(device, &vec![1.0; len], rate, site, key).iter().map(|v| *v != 0.0).collect()
+}
+
+/// Is a share of `n` trials within 5 standard deviations of its probability?
+#[track_caller]
+fn assert_share(what: &str, hits: usize, n: usize, probability: f64) {
+    let share = hits as f64 / n as f64;
+    let deviation = (probability * (1.0 - probability) / n as f64).sqrt();
+    assert!((share - probability).abs() <= 5.0 * deviation, "{what}: {share}, expected {probability}");
+}
+
+const LEN: usize = 100_003;
+
+#[test]
+fn keeps_the_right_share_and_the_mean() {
+    for family in FAMILIES {
+        let device = device(family);
+        for rate in [0.0, 0.1, 0.5, 0.9] {
+            let y = run(&device, &vec![3.0; LEN], rate, 4, [5, 6]);
+            let kept = y.iter().filter(|v| **v != 0.0).count();
+            assert_share(&format!("rate {rate}"), kept, LEN, 1.0 - f64::from(rate));
+            let scaled = 3.0 / (1.0 - f64::from(rate));
+            let want: Vec<f64> = y.iter().map(|v| if *v == 0.0 { 0.0 } else { scaled }).collect();
+            assert_close(&format!("rate {rate}"), &y, &want, 3e-7);
+            // Each of the four words of a hash, and neighbours in the same and in the next hash.
+            for word in 0..4 {
+                let kept = y.iter().skip(word).step_by(4).filter(|v| **v != 0.0).count();
+                let n = (LEN - word).div_ceil(4);
+                assert_share(&format!("rate {rate}, word {word}"), kept, n, 1.0 - f64::from(rate));
+            }
+            for distance in [1, 2, 3, 4, 64, 256, 1024] {
+                let both = (distance..LEN).filter(|i| y[*i] != 0.0 && y[i - distance] != 0.0).count();
+                let probability = (1.0 - f64::from(rate)).powi(2);
+                assert_share(&format!("rate {rate}, {distance} apart"), both, LEN - distance, probability);
+            }
+        }
+    }
+}
+
+#[test]
+fn masks_of_different_keys_are_independent() {
+    let device = device(FAMILIES[0]);
+    for rate in [0.1, 0.5] {
+        // Neighbouring sites, steps and keys, and a key exchanged for the other.
+        let keys =
+            [(0, [0, 0]), (1, [0, 0]), (2, [0, 0]), (0, [1, 0]), (0, [0, 1]), (1, [1, 0]), (0, [7, 9])];
+        let keys = keys.into_iter().chain([(0, [9, 7]), (1000, [0, 0]), (0, [1 << 31, 0])]);
+        let masks: Vec<_> = keys.map(|(site, key)| mask(&device, LEN, rate, site, key)).collect();
+        for (i, a) in masks.iter().enumerate() {
+            for (j, b) in masks.iter().enumerate().skip(i + 1) {
+                let agree = a.iter().zip(b).filter(|(a, b)| a == b).count();
+                let rate = f64::from(rate);
+                let expected = rate * rate + (1.0 - rate) * (1.0 - rate);
+                assert_share(&format!("masks {i} and {j}, rate {rate}"), agree, LEN, expected);
+            }
+        }
+    }
+}
+
+/// pcg4d as published, on the host.
+fn pcg4d(key: [u32; 4]) -> [u32; 4] {
+    let [mut x, mut y, mut z, mut w] = key.map(|v| v.wrapping_mul(1_664_525).wrapping_add(1_013_904_223));
+    let mut mix = |shift: bool| {
+        x = x.wrapping_add(y.wrapping_mul(w));
+        y = y.wrapping_add(z.wrapping_mul(x));
+        z = z.wrapping_add(x.wrapping_mul(y));
+        w = w.wrapping_add(y.wrapping_mul(z));
+        if shift {
+            [x, y, z, w] = [x, y, z, w].map(|v| v ^ (v >> 16));
+        }
+        [x, y, z, w]
+    };
+    mix(true);
+    mix(false)
+}
+
+#[test]
+fn the_mask_follows_from_the_key_alone() {
+    for family in FAMILIES {
+        let device = device(family);
+        let (rate, site, key) = (0.25, 3, [0xdead_beef, 41]);
+        for len in [1, 2, 5, 255, 1027] {
+            let quads = (0..len as u32).map(|i| pcg4d([i / 4, site, key[0], key[1]])[i as usize % 4]);
+            let want: Vec<bool> = quads.map(|hash| hash >= 1 << 30).collect();
+            assert_eq!(mask(&device, len, rate, site, key), want, "on every adapter, at every run");
+        }
+    }
+}
+
+#[test]
+fn the_backward_drops_what_the_forward_dropped() {
+    for family in FAMILIES {
+        let device = device(family);
+        let mut random = Random::new(81);
+        let (x, dy) = (random.vec(1000), random.vec(1000));
+        let mut bench = Bench::new(&device);
+        let words = bench.words("keys", &[17, 18]);
+        let key = [0, 1].map(|word| Scalar { tensor: words, word });
+        let (tx, y) = (bench.input("x", &x), bench.output("y", 1000));
+        let (tdy, dx) = (bench.input("dy", &dy), bench.output("dx", 1000));
+        dropout(&mut bench.plan, Dropout { x: tx, y, rate: 0.5, site: 2, key });
+        dropout(&mut bench.plan, Dropout { x: tdy, y: dx, rate: 0.5, site: 2, key });
+        let program = bench.run(&device);
+        let (y, dx) = (read(&device, &program, y), read(&device, &program, dx));
+        for i in 0..1000 {
+            let factor = if y[i] == 0.0 { 0.0 } else { 2.0 };
+            assert_eq!((y[i], dx[i]), (x[i] * factor, dy[i] * factor));
+        }
+    }
+}

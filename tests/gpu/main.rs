@@ -1,0 +1,25 @@
+//! Everything that needs a device. Fails, never skips, when there is no adapter.
+//!
+//! `VK_DRIVER_FILES` chooses the driver; `WGPU_BERT_RUNTIME_CHECKS=0` turns the shader compiler's bounds checks off.
+
+mod activation;
+mod callbacks;
+mod column_sum;
+mod cross_entropy;
+mod dropout;
+mod embedding;
+mod evaluate;
+mod golden;
+mod harness;
+mod layer_norm;
+mod matmul;
+mod metrics;
+mod optimizer;
+mod oracle;
+mod recorded;
+mod resume;
+mod rows;
+mod run_plan;
+mod small_run;
+mod softmax;
+mod training;

@@ -1,0 +1,115 @@
+//! The matrix product against f64, on odd sizes, transposed, batched, with bias and accumulation.
+
+use wgpu_bert::ops::{Linear, Matmul, Operand, matmul};
+
+use crate::harness::{Bench, FAMILIES, Random, assert_close, device, read};
+
+struct Case {
+    m: usize,
+    n: usize,
+    k: usize,
+    batch: (usize, usize),
+}
+
+fn strided(operand: &Operand, values: &[f32], z: (usize, usize), row: usize, col: usize) -> f64 {
+    let at = operand.base + z.0 * operand.outer + z.1 * operand.inner + row * operand.row + col * operand.col;
+    f64::from(values[at])
+}
+
+#[test]
+fn agrees_with_f64_on_odd_sizes() {
+    let sizes = [
+        (1, 1, 1),
+        (7, 5, 3),
+        (8, 8, 8),
+        (9, 17, 31),
+        (64, 64, 16),
+        (65, 67, 17),
+        (63, 129, 33),
+        (3, 200, 70),
+    ];
+    for family in FAMILIES {
+        let device = device(family);
+        let mut random = Random::new(7);
+        for (i, (m, n, k)) in sizes.into_iter().enumerate() {
+            let batch = [(1, 1), (2, 3)][i % 2];
+            for transposed in [(false, false), (false, true), (true, false), (true, true)] {
+                check(&device, &mut random, &Case { m, n, k, batch }, transposed);
+            }
+        }
+    }
+}
+
+/// Matrices of a batch lie 3 words apart, inner batches before outer ones; the whole starts at word 5.
+fn operand(
+    bench: &mut Bench,
+    name: &str,
+    rows: usize,
+    cols: usize,
+    transposed: bool,
+    case: &Case,
+    values: &[f32],
+) -> Operand {
+    let size = rows * cols + 3;
+    let (row, col) = if transposed { (1, rows) } else { (cols, 1) };
+    let tensor = bench.input(name, values);
+    Operand { tensor, base: 5, row, col, outer: case.batch.1 * size, inner: size }
+}
+
+fn check(device: &crate::harness::Device, random: &mut Random, case: &Case, transposed: (bool, bool)) {
+    let Case { m, n, k, batch } = *case;
+    let batches = batch.0 * batch.1;
+    let mut bench = Bench::new(device);
+    let (a_values, b_values) = (random.vec(5 + batches * (m * k + 3)), random.vec(5 + batches * (k * n + 3)));
+    let c_values = random.vec(5 + batches * (m * n + 3));
+    let bias_values = random.vec(n);
+    let a = operand(&mut bench, "a", m, k, transposed.0, case, &a_values);
+    let b = operand(&mut bench, "b", k, n, transposed.1, case, &b_values);
+    let c = operand(&mut bench, "c", m, n, false, case, &c_values);
+    let bias = bench.input("bias", &bias_values);
+    let (alpha, accumulate) = (0.5, transposed.0);
+    let bias = (!transposed.1).then_some(bias);
+    matmul(&mut bench.plan, Matmul { a, b, c, bias, m, n, k, batch, alpha, accumulate });
+    let got = read(device, &bench.run(device), c.tensor);
+    let mut want: Vec<f64> = c_values.iter().map(|v| f64::from(*v)).collect();
+    for z in (0..batch.0).flat_map(|o| (0..batch.1).map(move |i| (o, i))) {
+        for (row, col) in (0..m).flat_map(|row| (0..n).map(move |col| (row, col))) {
+            let sum: f64 =
+                (0..k).map(|l| strided(&a, &a_values, z, row, l) * strided(&b, &b_values, z, l, col)).sum();
+            let at = c.base + z.0 * c.outer + z.1 * c.inner + row * c.row + col;
+            let kept = if accumulate { want[at] } else { 0.0 };
+            want[at] = f64::from(alpha) * sum + kept + bias.map_or(0.0, |_| f64::from(bias_values[col]));
+        }
+    }
+    assert_close(&format!("{m}x{n}x{k} {transposed:?} {:?}", device.gpu.family), &got, &want, 2e-6);
+}
+
+#[test]
+fn linear_layer_and_its_gradients() {
+    for family in FAMILIES {
+        let device = device(family);
+        let mut random = Random::new(3);
+        let layer = Linear { rows: 11, inputs: 13, outputs: 9 };
+        let (x, w, bias, dy) = (random.vec(143), random.vec(117), random.vec(9), random.vec(99));
+        let mut bench = Bench::new(&device);
+        let tensors = [("x", &x), ("w", &w), ("bias", &bias), ("dy", &dy)].map(|(n, v)| bench.input(n, v));
+        let [tx, tw, tbias, tdy] = tensors;
+        let (y, dx, dw) = (bench.output("y", 99), bench.output("dx", 143), bench.output("dw", 117));
+        layer.forward(&mut bench.plan, Operand::rows(tx, 13), tw, tbias, y);
+        layer.input_gradient(&mut bench.plan, tdy, tw, Operand::rows(dx, 13), false);
+        layer.weight_gradient(&mut bench.plan, tdy, Operand::rows(tx, 13), dw);
+        let program = bench.run(&device);
+        let f = |v: f32| f64::from(v);
+        let grid = |rows: usize, cols: usize| (0..rows * cols).map(move |i| (i / cols, i % cols));
+        let want: Vec<f64> = grid(11, 9)
+            .map(|(r, o)| f(bias[o]) + (0..13).map(|i| f(x[r * 13 + i]) * f(w[o * 13 + i])).sum::<f64>())
+            .collect();
+        assert_close("y", &read(&device, &program, y), &want, 2e-6);
+        let want: Vec<f64> =
+            grid(11, 13).map(|(r, i)| (0..9).map(|o| f(dy[r * 9 + o]) * f(w[o * 13 + i])).sum()).collect();
+        assert_close("dx", &read(&device, &program, dx), &want, 2e-6);
+        let want: Vec<f64> =
+            grid(9, 13).map(|(o, i)| (0..11).map(|r| f(dy[r * 9 + o]) * f(x[r * 13 + i])).sum()).collect();
+        assert_close("dw", &read(&device, &program, dw), &want, 2e-6);
+    }
+}

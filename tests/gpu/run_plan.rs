@@ -1,0 +1,146 @@
+//! What is known of a run before it starts: its plan, the kernels to compile, and the time of a step.
+
+use wgpu_bert::data::Features;
+use wgpu_bert::gpu::{DeviceOptions, survey};
+use wgpu_bert::model::config::BertConfig;
+use wgpu_bert::optimizer::{OptimizerKind, OptimizerOptions, Schedule};
+use wgpu_bert::strategy::{Strategy, StrategyRequest, get_distribution_strategy};
+use wgpu_bert::train::{
+    Compiling, Control, Event, OutputBiasInit, PretrainOptions, PretrainRun, TrainError, measure_step,
+    plan_run,
+};
+
+use crate::harness::{FAMILIES, device};
+
+const SEQ_LENGTH: usize = 12;
+const PREDICTIONS: usize = 3;
+
+fn strategy() -> Strategy {
+    let survey = pollster::block_on(survey());
+    get_distribution_strategy(StrategyRequest::Auto, &survey, None).expect("strategy")
+}
+
+fn options() -> PretrainOptions {
+    let config = BertConfig::preset("tiny", 40).expect("tiny");
+    PretrainOptions {
+        config: BertConfig { hidden_size: 8, num_hidden_layers: 1, intermediate_size: 12, ..config },
+        batch_size: 4,
+        optimizer: OptimizerOptions::new(OptimizerKind::AdamW),
+        schedule: Schedule { init_lr: 1e-2, end_lr: 0.0, total_steps: 2, warmup_steps: 1.0, power: 1.0 },
+        steps_per_epoch: 2,
+        num_eval_per_epoch: 1,
+        use_next_sentence_label: true,
+        steps_per_loop: 1,
+        seed: 7,
+        output_bias_init: OutputBiasInit::Zeros,
+        device: DeviceOptions::default(),
+    }
+}
+
+fn features(count: usize) -> Features {
+    Features {
+        origin: "test".into(),
+        seq_length: SEQ_LENGTH,
+        predictions: PREDICTIONS,
+        input_ids: vec![6; count * SEQ_LENGTH],
+        input_mask: vec![1; count * SEQ_LENGTH],
+        segment_ids: vec![0; count * SEQ_LENGTH],
+        masked_lm_positions: [1, 2, 3].repeat(count),
+        masked_lm_ids: vec![7; count * PREDICTIONS],
+        masked_lm_weights: vec![1.0; count * PREDICTIONS],
+        next_sentence_labels: vec![0; count],
+    }
+}
+
+#[test]
+fn a_run_is_what_was_planned_and_compiles_kernel_after_kernel() {
+    let strategy = strategy();
+    for family in FAMILIES {
+        let _turn = device(family);
+        for (kind, next_sentence, batch_size) in
+            [(OptimizerKind::AdamW, true, 4), (OptimizerKind::Lamb, false, 3)]
+        {
+            let options = PretrainOptions {
+                optimizer: OptimizerOptions::new(kind),
+                use_next_sentence_label: next_sentence,
+                batch_size,
+                device: DeviceOptions { family: Some(family), ..DeviceOptions::default() },
+                ..options()
+            };
+            let plan = plan_run(Some(&strategy), &options, SEQ_LENGTH, PREDICTIONS).expect("plan");
+            assert!(plan.misfit.is_none());
+            let mut compiled = Vec::new();
+            let compiling = |compiling| compiled.push(compiling);
+            let run = PretrainRun::prepare(Some(&strategy), &options, features(8), None, compiling);
+            let run = pollster::block_on(run).expect("prepared");
+            let total = compiled[0].total;
+            assert!(total > 10);
+            assert!(compiled.into_iter().eq((0..=total).map(|done| Compiling { done, total })));
+            let trained = pollster::block_on(run.train(&mut [], async |event, _| {
+                if let Event::Started(started) = event {
+                    assert_eq!(started.parameters as u64, plan.parameters);
+                    assert_eq!(started.bytes, plan.bytes);
+                    assert_eq!(started.dispatches, plan.dispatches);
+                }
+                Control::Continue
+            }));
+            assert_eq!(trained.expect("trained").steps, 2);
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_told_with_the_batch_that_would() {
+    let mut strategy = strategy();
+    let plan = |strategy: &Strategy, batch_size| {
+        let options = PretrainOptions { batch_size, ..options() };
+        plan_run(Some(strategy), &options, SEQ_LENGTH, PREDICTIONS).expect("plan")
+    };
+    strategy.adapter.max_binding_size = 100_000;
+    let too_large = plan(&strategy, usize::MAX >> 8);
+    let Some(TrainError::DoesNotFit { largest, .. }) = too_large.misfit else { panic!("{too_large:?}") };
+    assert!(largest > 1);
+    assert!(plan(&strategy, largest).misfit.is_none());
+    assert!(plan(&strategy, largest + 1).misfit.is_some());
+    assert_eq!((too_large.bytes, too_large.dispatches), (16 * too_large.parameters, 0));
+
+    // The same for a run, which opens no device then.
+    let options = PretrainOptions { batch_size: largest + 1, ..options() };
+    let run =
+        PretrainRun::prepare(Some(&strategy), &options, features(largest + 1), None, |_| unreachable!());
+    let error = pollster::block_on(run).err().expect("it does not fit").to_string();
+    assert!(error.contains(&format!("The largest that fits is {largest}")), "{error}");
+
+    strategy.adapter.max_buffer_size = 400;
+    let Some(TrainError::DoesNotFit { largest: 0, source, .. }) = plan(&strategy, 1).misfit else {
+        panic!("no batch fits")
+    };
+    assert!(source.to_string().contains("word_embeddings"), "{source}");
+}
+
+#[test]
+fn wrong_options_make_no_plan() {
+    let strategy = strategy();
+    let error = plan_run(None, &options(), SEQ_LENGTH, PREDICTIONS).unwrap_err();
+    assert!(matches!(error, TrainError::Strategy(_)), "{error}");
+    let error = plan_run(Some(&strategy), &options(), 0, PREDICTIONS).unwrap_err();
+    assert!(error.to_string().starts_with("max_seq_length is 0"), "{error}");
+    let options = PretrainOptions { batch_size: 0, ..options() };
+    let error = pollster::block_on(measure_step(Some(&strategy), &options, SEQ_LENGTH, PREDICTIONS));
+    let error = error.unwrap_err().to_string();
+    assert!(error.starts_with("train_batch_size is 0"), "{error}");
+}
+
+#[test]
+fn a_step_with_more_work_takes_longer() {
+    let _turn = device(FAMILIES[0]);
+    let strategy = strategy();
+    let measure = |batch_size, seq_length| {
+        let options = PretrainOptions { batch_size, ..options() };
+        pollster::block_on(measure_step(Some(&strategy), &options, seq_length, PREDICTIONS))
+            .expect("measured")
+    };
+    let (small, large) = (measure(1, 4), measure(1024, 128));
+    // It is tens of thousands of times as much, but a fast device hardly notices the first.
+    assert!(large > small, "{small:?} {large:?}");
+}

@@ -1,0 +1,94 @@
+// Where a run is saved: opened before it starts, written while it trains.
+import type { TextSource } from "./data-types.js";
+import { OptionError } from "./option-error.js";
+import { RunFolder, sha256, type RunRecord, type Snapshot } from "./run-folder.js";
+import { readFiles, type TextFile } from "./text.js";
+
+/** What a run is made of. */
+export interface RunSource {
+  readonly options: Readonly<Record<string, unknown>>;
+  readonly text: readonly TextFile[] | undefined;
+}
+
+/** Options that change nothing of what a run computes. */
+const FREE = ["stepsPerLoop"];
+
+export class Checkpoint {
+  /** What is saved already. */
+  readonly record: RunRecord | undefined;
+  readonly snapshot: Snapshot | undefined;
+  /** What to train. */
+  readonly source: RunSource;
+  #folder: RunFolder | undefined;
+  #vocabulary = "";
+  readonly #name: string;
+
+  private constructor(name: string, source: RunSource, saved?: { folder: RunFolder; record: RunRecord; snapshot: Snapshot }) {
+    this.#name = name;
+    this.source = source;
+    this.#folder = saved?.folder;
+    this.record = saved?.record;
+    this.snapshot = saved?.snapshot;
+  }
+
+  /**
+   * The run saved under a name, or a place for a new one. Where nothing but the name is given, and perhaps another
+   * learning rate, the saved run's text and options apply.
+   */
+  static async open(name: string, resume: boolean, text: TextSource | undefined, options: RunSource["options"]): Promise<Checkpoint> {
+    const folder = resume ? await RunFolder.open(name) : undefined;
+    const record = await folder?.record();
+    const snapshot = record && (await folder?.newest());
+    const files = text === undefined ? undefined : await readFiles(text, "TextError");
+    if (!folder || !record || !snapshot) return new Checkpoint(name, { options, text: files });
+    const { learningRate, ...others } = options;
+    const isBare = text === undefined && Object.values(others).every((value) => value === undefined);
+    const saved = snapshot.learningRate === undefined ? record.options : { ...record.options, learningRate: snapshot.learningRate };
+    if (!isBare) await compare(name, { ...record, options: saved }, files, options);
+    const same = learningRate === undefined ? saved : { ...saved, learningRate };
+    const source = { options: isBare ? same : options, text: isBare ? await folder.text(record) : files };
+    return new Checkpoint(name, source, { folder, record, snapshot });
+  }
+
+  /** Writes what the run is, unless it goes on. */
+  async begin(vocabulary: string): Promise<void> {
+    this.#vocabulary = vocabulary;
+    this.#folder ??= await this.#create();
+  }
+
+  /** Writes a snapshot, and what the run is if there was no room for that before. */
+  async write(snapshot: Snapshot, more: { totalSteps: number; lastLoss: number | undefined }): Promise<void> {
+    this.#folder ??= await this.#create();
+    const { learningRate } = this.source.options;
+    await this.#folder.write({ ...snapshot, ...(typeof learningRate === "number" && { learningRate }) }, more);
+  }
+
+  async #create(): Promise<RunFolder> {
+    await RunFolder.remove(this.#name);
+    const folder = await RunFolder.create(this.#name);
+    await folder.begin(this.source.options, this.#vocabulary, this.source.text);
+    return folder;
+  }
+}
+
+/** Refuses to go on with a run that is another one. */
+async function compare(name: string, record: RunRecord, files: readonly TextFile[] | undefined, options: RunSource["options"]): Promise<void> {
+  const keys = [...new Set([...Object.keys(record.options), ...Object.keys(options)])];
+  const differing = keys.filter((key) => !FREE.includes(key) && canonical(record.options[key]) !== canonical(options[key]));
+  const sums = files && (await Promise.all(files.map(({ bytes }) => sha256(bytes))));
+  const isSameText = (record.text?.map(({ sha256 }) => sha256).join() ?? null) === (sums?.join() ?? null);
+  const all = isSameText ? differing : ["text", ...differing];
+  if (all.length === 0) return;
+  const told = all.map((key) => (key === "text" ? key : `${key} (saved: ${canonical(record.options[key]) ?? "not given"})`));
+  const message = `checkpoint: the run "${name}" was saved with another ${told.join(", ")}. Take another name, or resume: false to begin anew`;
+  throw new OptionError(message, "checkpoint");
+}
+
+/** The same text for the same value. */
+function canonical(value: unknown): string | undefined {
+  return JSON.stringify(value, (_, inner: unknown) =>
+    inner && typeof inner === "object" && !Array.isArray(inner)
+      ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : inner,
+  );
+}

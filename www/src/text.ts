@@ -1,0 +1,24 @@
+// Text from a page, as bytes.
+import type { TextSource } from "./data-types.js";
+
+export interface TextFile {
+  readonly name: string;
+  readonly bytes: Uint8Array<ArrayBuffer>;
+}
+
+/** Reads texts or files. A file may have been changed or removed since it was chosen: an error called `errorName`. */
+export async function readFiles(source: TextSource, errorName: "TextError" | "ModelFileError"): Promise<readonly TextFile[]> {
+  const parts = typeof source === "string" || source instanceof Blob ? [source] : source;
+  return Promise.all(
+    parts.map(async (part, index) => {
+      const name = part instanceof File ? part.name : parts.length === 1 ? "text" : `text ${index + 1}`;
+      if (typeof part === "string") return { name, bytes: new TextEncoder().encode(part) };
+      try {
+        return { name, bytes: new Uint8Array(await part.arrayBuffer()) };
+      } catch (error) {
+        const message = `${name}: the file could not be read: ${(error as Error).message} Choose it again`;
+        throw Object.assign(new Error(message), { name: errorName });
+      }
+    }),
+  );
+}
