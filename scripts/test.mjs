@@ -89,6 +89,7 @@ function stages() {
     { name: "set-up script", ...nodeTest("scripts/setup.test.mjs") },
     { name: "format", command: "cargo", args: ["fmt", "--check"] },
     { name: "clippy", ...cargo("clippy", "--all-targets", "--", "-D", "warnings") },
+    { name: "clippy for the web", ...webClippy() },
     { name: "docs", ...cargo("doc", "--no-deps"), env: { RUSTDOCFLAGS: "-D warnings" } },
     { name: "build", ...cargo("test", "--no-run") },
     { name: `all tests on ${first.name}`, ...cargo("test"), env: first.env(true), tests: true },
@@ -98,7 +99,6 @@ function stages() {
       { name: `GPU tests on ${name}, runtime checks off`, ...gpu, env: env(false), tests: true },
     ]),
     { name: "npm package", ...node("scripts/build-web.mjs") },
-    { name: "clippy for the web", ...webClippy() },
     { name: "page", ...node("scripts/build-page.mjs") },
     // One browser at a time: each takes the whole machine.
     { name: "browsers", ...nodeTest("--test-concurrency=1", ...testsIn("tests/browser")) },

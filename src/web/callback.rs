@@ -19,25 +19,31 @@ pub struct PageCallbacks<'a> {
 
 /// Where in a run they are called, by the name of the method.
 #[derive(Serialize)]
-#[serde(tag = "method", rename_all = "camelCase")]
+#[serde(tag = "method")]
 enum PointView {
-    OnTrainBegin,
-    OnEpochBegin { epoch: u64 },
-    OnBatchBegin { step: u64 },
-    OnBatchEnd { step: u64, logs: RunEvent },
-    OnEpochEnd { epoch: u64, logs: RunEvent },
-    OnTrainEnd,
+    #[serde(rename = "onTrainBegin")]
+    TrainBegin,
+    #[serde(rename = "onEpochBegin")]
+    EpochBegin { epoch: u64 },
+    #[serde(rename = "onBatchBegin")]
+    BatchBegin { step: u64 },
+    #[serde(rename = "onBatchEnd")]
+    BatchEnd { step: u64, logs: RunEvent },
+    #[serde(rename = "onEpochEnd")]
+    EpochEnd { epoch: u64, logs: RunEvent },
+    #[serde(rename = "onTrainEnd")]
+    TrainEnd,
 }
 
 impl From<CallbackPoint> for PointView {
     fn from(point: CallbackPoint) -> Self {
         match point {
-            CallbackPoint::TrainBegin => Self::OnTrainBegin,
-            CallbackPoint::EpochBegin { epoch } => Self::OnEpochBegin { epoch },
-            CallbackPoint::BatchBegin { step } => Self::OnBatchBegin { step },
-            CallbackPoint::BatchEnd { step, logs } => Self::OnBatchEnd { step, logs: logs.progress.into() },
-            CallbackPoint::EpochEnd { epoch, logs } => Self::OnEpochEnd { epoch, logs: logs.progress.into() },
-            CallbackPoint::TrainEnd => Self::OnTrainEnd,
+            CallbackPoint::TrainBegin => Self::TrainBegin,
+            CallbackPoint::EpochBegin { epoch } => Self::EpochBegin { epoch },
+            CallbackPoint::BatchBegin { step } => Self::BatchBegin { step },
+            CallbackPoint::BatchEnd { step, logs } => Self::BatchEnd { step, logs: logs.progress.into() },
+            CallbackPoint::EpochEnd { epoch, logs } => Self::EpochEnd { epoch, logs: logs.progress.into() },
+            CallbackPoint::TrainEnd => Self::TrainEnd,
         }
     }
 }
