@@ -63,6 +63,6 @@ impl DeviceFlags {
             Kernels::Register => KernelFamily::Register,
             Kernels::Workgroup => KernelFamily::Workgroup,
         });
-        DeviceOptions { family, runtime_checks: self.runtime_checks }
+        DeviceOptions { family, runtime_checks: self.runtime_checks, ..DeviceOptions::default() }
     }
 }

@@ -4,6 +4,7 @@
 //! 4 device failure, 5 diverged, 130 Ctrl-C.
 
 mod argv;
+mod bench;
 mod bundled;
 mod create_pretraining_data;
 mod device_flags;
@@ -54,6 +55,7 @@ enum Command {
     Export(export::ExportFlags),
     Devices(devices::DevicesFlags),
     SelfTest(self_test::SelfTestFlags),
+    Bench(bench::BenchFlags),
 }
 
 impl Command {
@@ -68,6 +70,7 @@ impl Command {
             Self::Export(flags) => flags.json,
             Self::Devices(flags) => flags.json,
             Self::SelfTest(flags) => flags.json,
+            Self::Bench(flags) => flags.json,
         }
     }
 
@@ -83,6 +86,7 @@ impl Command {
             Self::Export(flags) => export::run(&flags),
             Self::Devices(flags) => devices::run(&flags),
             Self::SelfTest(flags) => self_test::run(&flags),
+            Self::Bench(flags) => bench::run(&flags),
         }
     }
 }

@@ -26,6 +26,11 @@ pub enum KernelFamily {
     Workgroup,
 }
 
+impl KernelFamily {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Register, Self::Workgroup];
+}
+
 /// How a device is opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeviceOptions {
@@ -33,6 +38,8 @@ pub struct DeviceOptions {
     pub family: Option<KernelFamily>,
     /// Leave the driver-independent bounds checks of the shader compiler in. On the web they always are.
     pub runtime_checks: bool,
+    /// Ask for timestamp queries, where the adapter has them.
+    pub timestamps: bool,
 }
 
 impl DeviceOptions {
@@ -97,9 +104,12 @@ impl Gpu {
     pub async fn open(adapter: &AdapterReport, options: DeviceOptions) -> Result<Self, GpuError> {
         let refused = |message: String| GpuError::DeviceRefused { adapter: adapter.name.clone(), message };
         let handle = adapter.to_open().await.ok_or_else(|| refused("there is no such adapter".into()))?;
+        let timestamps =
+            if options.timestamps { wgpu::Features::TIMESTAMP_QUERY } else { wgpu::Features::empty() };
         let (device, queue) = handle
             .request_device(&wgpu::DeviceDescriptor {
                 label: Some("wgpu-bert"),
+                required_features: handle.features() & timestamps,
                 required_limits: handle.limits(),
                 memory_hints: wgpu::MemoryHints::Performance,
                 ..Default::default()
@@ -144,6 +154,12 @@ impl Gpu {
     /// How many objects were created so far.
     pub fn created(&self) -> Created {
         *lock(&self.created)
+    }
+
+    /// Bytes that the driver was asked for, where the backend counts them: all buffers of the device, rounded up to what
+    /// it hands out.
+    pub fn allocated_bytes(&self) -> Option<u64> {
+        self.device.generate_allocator_report().map(|report| report.total_allocated_bytes)
     }
 
     pub(super) fn buffer(&self, name: &str, bytes: u64, usage: wgpu::BufferUsages) -> OwnedBuffer {

@@ -25,7 +25,7 @@ pub struct Kernel {
 }
 
 /// A range of 4-byte words in one storage of a [`Plan`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tensor {
     pub(super) storage: usize,
     pub(super) offset: u64,
@@ -81,6 +81,16 @@ pub struct Dispatch {
 pub(super) enum Command {
     Dispatch(Dispatch),
     Clear(Tensor),
+}
+
+impl Command {
+    /// What runs, if anything does.
+    pub fn kernel(&self) -> Option<&Kernel> {
+        match self {
+            Self::Dispatch(dispatch) => Some(&dispatch.kernel),
+            Self::Clear(_) => None,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -177,11 +187,20 @@ impl Plan {
     /// The kernels of the dispatches, each once, in the order of first use.
     pub fn kernels(&self) -> Vec<&Kernel> {
         let mut seen = HashSet::new();
-        let kernels = self.commands.iter().filter_map(|command| match command {
-            Command::Dispatch(dispatch) => Some(&dispatch.kernel),
-            Command::Clear(_) => None,
-        });
-        kernels.filter(|kernel| seen.insert(*kernel)).collect()
+        self.commands.iter().filter_map(Command::kernel).filter(|kernel| seen.insert(*kernel)).collect()
+    }
+
+    /// Bytes that the dispatches are given to read and write, each tensor once per dispatch that it is bound to: a table
+    /// of which a kernel reads some rows counts as a whole, and what is updated in place once.
+    pub fn moved_bytes(&self) -> u64 {
+        let bound = |command: &Command| match command {
+            Command::Dispatch(dispatch) => {
+                let tensors: HashSet<_> = dispatch.bindings.iter().map(|(_, tensor)| tensor).collect();
+                tensors.iter().map(|tensor| tensor.len * 4).sum::<u64>()
+            }
+            Command::Clear(tensor) => tensor.len * 4,
+        };
+        self.commands.iter().map(bound).sum()
     }
 
     /// Lay the tensors into buffers.

@@ -156,6 +156,29 @@ impl Program {
         }
     }
 
+    /// Append the whole program to an encoder, each dispatch in a pass of its own, with timestamps by its number.
+    pub(super) fn encode_passes<'a>(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        timestamps: impl Fn(usize) -> wgpu::ComputePassTimestampWrites<'a>,
+    ) {
+        let mut dispatches = 0;
+        for step in &self.steps {
+            match step {
+                Step::Clear(range) => encoder.clear_buffer(&range.buffer, range.offset, Some(range.bytes)),
+                Step::Dispatch { pipeline, bind_group, groups: [x, y] } => {
+                    let timestamp_writes = Some(timestamps(dispatches));
+                    let descriptor = wgpu::ComputePassDescriptor { label: None, timestamp_writes };
+                    let mut pass = encoder.begin_compute_pass(&descriptor);
+                    pass.set_pipeline(pipeline);
+                    pass.set_bind_group(0, bind_group, &[]);
+                    pass.dispatch_workgroups(*x, *y, 1);
+                    dispatches += 1;
+                }
+            }
+        }
+    }
+
     /// Run the whole program once, by itself.
     pub fn run(&self, gpu: &Gpu) {
         let mut encoder = gpu.device.create_command_encoder(&Default::default());

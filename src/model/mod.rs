@@ -1,6 +1,7 @@
 //! The BERT model: its configuration, its parameters, its forward and backward as a list of ops.
 
 pub mod config;
+pub mod cost;
 pub mod initializer;
 pub mod parameters;
 

@@ -76,6 +76,8 @@ pub struct StepPlan {
     pub moments: Option<[Arena; 2]>,
     /// The norm of the gradients and whether the update was left out, of a training step.
     pub norm: Option<Norm>,
+    /// Dispatches of a layer, forward and backward; 0 backward in a step that has none.
+    pub layer_dispatches: [usize; 2],
     /// `[records, 8]`, see [`Metrics`].
     pub ring: Tensor,
     /// `[B·S, H]`. Valid after a step that has no backward.
@@ -158,9 +160,12 @@ impl StepPlan {
         let embeddings = builder.embeddings(&mut plan);
         let mut layers = Vec::with_capacity(config.num_hidden_layers);
         let mut sequence_output = embeddings.output;
+        let mut layer_dispatches = [0; 2];
         for layer in 0..config.num_hidden_layers {
+            let before = plan.dispatches();
             layers.push(builder.layer(&mut plan, layer, sequence_output));
             sequence_output = layers[layer].output.y;
+            layer_dispatches[0] = plan.dispatches() - before;
         }
         let mlm = builder.mlm_head(&mut plan, sequence_output);
         let nsp = kind.next_sentence.then(|| builder.nsp_head(&mut plan, sequence_output));
@@ -176,7 +181,9 @@ impl StepPlan {
                     builder.nsp_head_backward(&mut plan, nsp, sequence_output, d_output);
                 }
                 for (layer, tape) in layers.iter().enumerate().rev() {
+                    let before = plan.dispatches();
                     d_output = builder.layer_backward(&mut plan, layer, tape, d_output);
+                    layer_dispatches[1] = plan.dispatches() - before;
                 }
                 builder.embeddings_backward(&mut plan, &embeddings, d_output);
             }
@@ -214,6 +221,7 @@ impl StepPlan {
             gradients,
             moments,
             norm: update,
+            layer_dispatches,
             ring,
         }
     }

@@ -68,7 +68,7 @@ async fn steps_take(
     Ok(start.elapsed())
 }
 
-fn random_features(shape: BatchShape, options: &PretrainOptions) -> Features {
+pub(super) fn random_features(shape: BatchShape, options: &PretrainOptions) -> Features {
     let BatchShape { batch_size, seq_length, predictions } = shape;
     let count = BATCHES * batch_size;
     let mut random = PythonRandom::new(options.seed);
@@ -80,7 +80,9 @@ fn random_features(shape: BatchShape, options: &PretrainOptions) -> Features {
         input_ids: ids(count * seq_length),
         input_mask: vec![1; count * seq_length],
         segment_ids: vec![0; count * seq_length],
-        masked_lm_positions: (0..count * predictions).map(|slot| (slot % predictions) as u32).collect(),
+        masked_lm_positions: (0..count * predictions)
+            .map(|slot| (slot % predictions % seq_length) as u32)
+            .collect(),
         masked_lm_ids: ids(count * predictions),
         masked_lm_weights: vec![1.0; count * predictions],
         next_sentence_labels: vec![0; count],

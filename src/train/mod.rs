@@ -1,5 +1,6 @@
 //! The run: options, the loop, metrics and events. Knows no file system and no browser.
 
+pub mod benchmark;
 mod callback;
 mod checkpoint;
 mod choices;

@@ -1,6 +1,7 @@
 //! The built command, run as a user runs it. Fails, never skips, when there is no adapter.
 
 mod bad_input;
+mod bench;
 mod create_pretraining_data;
 mod devices;
 mod divergence;

@@ -22,7 +22,7 @@ pub fn device(family: KernelFamily) -> Device {
     let survey = pollster::block_on(survey());
     let adapter = survey.adapters.first().expect("no adapter: install a Vulkan driver");
     let runtime_checks = std::env::var("WGPU_BERT_RUNTIME_CHECKS").as_deref() != Ok("0");
-    let options = DeviceOptions { family: Some(family), runtime_checks };
+    let options = DeviceOptions { family: Some(family), runtime_checks, ..DeviceOptions::default() };
     Device { gpu: Arc::new(pollster::block_on(Gpu::open(adapter, options)).expect("device")), _turn: turn }
 }
 

@@ -137,7 +137,11 @@ fn every_flag_arrives() {
             steps_per_loop: 25,
             seed: 7,
             output_bias_init: OutputBiasInit::Unigram,
-            device: DeviceOptions { family: Some(KernelFamily::Register), runtime_checks: true },
+            device: DeviceOptions {
+                family: Some(KernelFamily::Register),
+                runtime_checks: true,
+                ..DeviceOptions::default()
+            },
         }
     );
 }
