@@ -32,7 +32,7 @@ pub enum CliError {
     BadPattern { pattern: String, problem: String },
     #[error("cannot write {}: there is no folder {}; make it first.", path.display(), folder.display())]
     NoOutputFolder { path: PathBuf, folder: PathBuf },
-    #[error("cannot write {}: it is there and no file; give the name of a file.", path.display())]
+    #[error("cannot write {}: it is no file; give the name of one.", path.display())]
     OutputIsNoFile { path: PathBuf },
     #[error("cannot write {}: it is read, too, and would be lost; give another --output_file.", path.display())]
     OutputIsRead { path: PathBuf },

@@ -36,7 +36,8 @@ pub fn check(outputs: &[PathBuf], sources: &[TextSource], vocab_file: Option<&Pa
 
 /// Where a file lies, whatever it is called, and where it lies until it is complete.
 fn places(output: &Path) -> Result<[PathBuf; 2], CliError> {
-    let Some(name) = output.file_name() else {
+    // Elsewhere `-` is stdout, which cannot be renamed; a file of that name is `./-`.
+    let Some(name) = output.file_name().filter(|_| output.as_os_str() != "-") else {
         return Err(CliError::OutputIsNoFile { path: output.to_owned() });
     };
     // A bare name has an empty parent.

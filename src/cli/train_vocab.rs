@@ -103,5 +103,9 @@ fn write(path: &Path, text: &str) -> Result<(), CliError> {
     let mut partial = path.as_os_str().to_owned();
     partial.push(".partial");
     let written = std::fs::write(&partial, text).and_then(|()| std::fs::rename(&partial, path));
-    written.map_err(|error| data::Error::Write { path: path.to_owned(), error }.into())
+    written.map_err(|error| {
+        // Where that fails too, there is nothing more to be done.
+        let _ = std::fs::remove_file(&partial);
+        data::Error::Write { path: path.to_owned(), error }.into()
+    })
 }

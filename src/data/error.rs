@@ -191,6 +191,15 @@ pub enum Error {
         /// What the system said.
         error: std::io::Error,
     },
+    /// A file that another run is writing.
+    #[error(
+        "{} is being written by another run; wait for that one, or write to another file",
+        path.display()
+    )]
+    OutputInUse {
+        /// The file.
+        path: PathBuf,
+    },
     /// It was broken off from outside.
     #[error("interrupted; nothing was written")]
     Interrupted,

@@ -145,10 +145,7 @@ fn what_does_not_fit_is_refused() {
         &["missing bert.encoder.layer.0.", "unexpected bert.encoder.layer.7."],
     );
     let foreign = started.place.write("foreign.safetensors", "<html>not found</html>");
-    refused(
-        &started.from(&foreign, "second", &flags),
-        &["foreign.safetensors is not a whole safetensors file"],
-    );
+    refused(&started.from(&foreign, "second", &[]), &["foreign.safetensors is not a whole safetensors file"]);
     refused(&started.from("/nonexistent/model", "second", &flags), &["/nonexistent/model"]);
     fs::create_dir(started.place.path("empty")).unwrap();
     refused(&started.from(&started.place.path("empty"), "second", &flags), &["config.json is missing"]);

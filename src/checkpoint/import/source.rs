@@ -3,12 +3,12 @@
 use std::fs::{self, File};
 use std::path::Path;
 
-use super::super::CheckpointError;
 use super::super::model_folder::{
     CONFIG, TOKENIZER_CONFIG, VOCABULARY, WEIGHTS, read_do_lower_case, read_flag,
 };
 use super::super::storage::io_error;
 use super::super::tensor_bundle::{TensorBundle, find_prefix, folder_of};
+use super::super::{CheckpointError, TensorFile};
 use crate::model::config::BertConfig;
 
 /// The configuration beside a checkpoint of TensorFlow, as Google's archives have it.
@@ -54,8 +54,8 @@ impl ImportSource {
         if path.is_dir() {
             return Self::folder(path);
         }
-        let weights = ImportWeights::Safetensors(fs::read(path).map_err(io_error("read", path))?);
         let name = path.display().to_string();
+        let weights = safetensors(fs::read(path).map_err(io_error("read", path))?, &name)?;
         Ok(Self { name, weights, config: None, vocabulary: None, do_lower_case: None, strip_accents: None })
     }
 
@@ -65,8 +65,9 @@ impl ImportSource {
             optional(path, file)?.ok_or_else(missing)
         };
         need(CONFIG)?;
-        let weights = ImportWeights::Safetensors(need(WEIGHTS)?);
-        Self::beside(path.join(WEIGHTS).display().to_string(), weights, path, &[CONFIG])
+        let name = path.join(WEIGHTS).display().to_string();
+        let weights = safetensors(need(WEIGHTS)?, &name)?;
+        Self::beside(name, weights, path, &[CONFIG])
     }
 
     fn tensorflow(prefix: &Path) -> Result<Self, CheckpointError> {
@@ -98,6 +99,12 @@ impl ImportSource {
         };
         Ok(Self { name, weights, config, vocabulary, do_lower_case, strip_accents })
     }
+}
+
+/// What is no such file is told at once, and not when the weights are needed.
+fn safetensors(bytes: Vec<u8>, name: &str) -> Result<ImportWeights, CheckpointError> {
+    TensorFile::parse(&bytes, name)?;
+    Ok(ImportWeights::Safetensors(bytes))
 }
 
 /// A file of the folder, where it has it.

@@ -12,7 +12,8 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Opens all files under names of their own, with `.partial` behind; what an interrupted run left there is replaced.
+    /// Opens all files under names of their own, with `.partial` behind; what an interrupted run left there is replaced,
+    /// and what another run is writing is left to it.
     pub(super) fn create(paths: &[PathBuf]) -> Result<Self, Error> {
         let mut output = Self { files: Vec::new() };
         for path in paths {
@@ -20,8 +21,7 @@ impl Output {
                 let error = io::Error::from(io::ErrorKind::IsADirectory);
                 return Err(Error::Write { path: path.clone(), error });
             }
-            let file = File::create(partial(path)).map_err(failed(path))?;
-            output.files.push((path.clone(), file));
+            output.files.push((path.clone(), open(path)?));
         }
         Ok(output)
     }
@@ -35,10 +35,10 @@ impl Output {
     pub(super) fn commit(mut self) -> Result<(), Error> {
         // Not forced onto the disk first, which would take as long as everything before: should the power fail, the
         // records' checksums tell.
-        for (path, file) in std::mem::take(&mut self.files) {
-            // An open file cannot be renamed everywhere.
-            drop(file);
-            fs::rename(partial(&path), &path).map_err(failed(&path))?;
+        while let Some((path, _)) = self.files.first() {
+            // Locked until it bears its name, lest another run takes it for its own.
+            fs::rename(partial(path), path).map_err(failed(path))?;
+            self.files.remove(0);
         }
         Ok(())
     }
@@ -46,12 +46,41 @@ impl Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
-        for (path, file) in std::mem::take(&mut self.files) {
-            drop(file);
+        for (path, _) in &self.files {
             // Nothing can be done about it, and the next run replaces it.
-            let _ = fs::remove_file(partial(&path));
+            let _ = fs::remove_file(partial(path));
         }
     }
+}
+
+/// Opens and locks the file in which `path` comes about. Where the file system knows no locks, nothing is locked.
+fn open(path: &Path) -> Result<File, Error> {
+    loop {
+        let file = File::options().write(true).create(true).truncate(false).open(partial(path));
+        let file = file.map_err(failed(path))?;
+        if let Err(fs4::TryLockError::WouldBlock) = fs4::FileExt::try_lock(&file) {
+            return Err(Error::OutputInUse { path: path.to_owned() });
+        }
+        // Another run may have given it its name between the two.
+        if is_at(&file, &partial(path)) {
+            file.set_len(0).map_err(failed(path))?;
+            return Ok(file);
+        }
+    }
+}
+
+/// Whether an open file is the one of that name.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let place = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    fs::metadata(path).is_ok_and(|named| file.metadata().is_ok_and(|open| place(open) == place(named)))
+}
+
+/// Elsewhere the name must do.
+#[cfg(not(unix))]
+fn is_at(_: &File, path: &Path) -> bool {
+    path.exists()
 }
 
 fn partial(path: &Path) -> PathBuf {
