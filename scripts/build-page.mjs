@@ -40,7 +40,7 @@ async function main() {
   rmSync(SITE, { recursive: true, force: true });
   await bundle();
   for (const name of ["index.html", "icon.svg"]) cpSync(join(PAGE, name), join(SITE, name));
-  for (const name of readdirSync(DIST).filter((name) => /\.(js|wasm)$/.test(name))) cpSync(join(DIST, name), join(SITE, "wgpu-bert", name));
+  for (const name of readdirSync(DIST).filter((name) => /\.(js|wasm|gz)$/.test(name))) cpSync(join(DIST, name), join(SITE, "wgpu-bert", name));
   return 0;
 }
 

@@ -15,7 +15,9 @@ use std::borrow::Cow;
 use std::io::Read;
 use std::path::Path;
 
-/// The first five books of the King James Bible (1611): a verse a line, a chapter a document.
+/// The first five books of the King James Bible (1611): a verse a line, a chapter a document. The package for browsers
+/// has it as a file of its own.
+#[cfg(not(target_family = "wasm"))]
 pub(super) const BUNDLED: &[u8] = include_bytes!("../../data/kjv-pentateuch.txt.gz");
 
 /// Documents of sentences.
@@ -42,6 +44,7 @@ impl Corpus {
     ///
     /// # Errors
     /// None in a sound build.
+    #[cfg(not(target_family = "wasm"))]
     pub fn bundled() -> Result<Self, Error> {
         let mut corpus = Self::default();
         corpus.add("bundled corpus", BUNDLED, false)?;

@@ -31,7 +31,7 @@ extern "C" {
     #[wasm_bindgen(method, catch)]
     async fn prepare(this: &Conductor) -> Result<JsValue, JsValue>;
 
-    /// The text: an array of `{ name, bytes }`, or `undefined` for the bundled corpus.
+    /// The text: an array of `{ name, bytes }`.
     #[wasm_bindgen(method, catch)]
     async fn text(this: &Conductor) -> Result<JsValue, JsValue>;
 

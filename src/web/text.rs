@@ -14,10 +14,9 @@ pub struct File {
     pub bytes: ByteBuf,
 }
 
-/// Documents of `files`, an array of `{ name, bytes }`; the bundled corpus for `undefined`.
+/// Documents of `files`, an array of `{ name, bytes }`.
 pub fn corpus(files: JsValue) -> Result<Corpus, Rejection> {
-    let files: Option<Vec<File>> = serde_wasm_bindgen::from_value(files)?;
-    let Some(files) = files else { return Ok(Corpus::bundled()?) };
+    let files: Vec<File> = serde_wasm_bindgen::from_value(files)?;
     let mut corpus = Corpus::default();
     for File { name, bytes } in files {
         corpus.add(&name, &bytes, false)?;

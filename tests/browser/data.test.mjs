@@ -169,3 +169,13 @@ test("Chromium refuses what no examples can be made of, and gives up", { timeout
     for (const [, , message] of refusals.aborted) assert.equal(message, "changed my mind");
     assert.deepEqual(messages, []);
   }));
+
+test("the bundled corpus is fetched only when it is used, and missed in words", { timeout: TIMEOUT }, () =>
+  withPage({ launch: () => launchChromium({ webgpu: false }), missing: ["/dist/kjv-pentateuch.txt.gz"] }, async (page) => {
+    const [small, error] = await page.evaluate(async (text) => {
+      const { trainVocabulary } = await import("/dist/index.js");
+      return [(await trainVocabulary(text, { vocabSize: 80 })).length, await trainVocabulary().catch(({ name, message }) => `${name}: ${message}`)];
+    }, TEXT);
+    assert.ok(small > 0);
+    assert.match(error, /^TextError: the bundled corpus could not be fetched from http.*\/dist\/kjv-pentateuch\.txt\.gz: the server answered 404$/);
+  }));

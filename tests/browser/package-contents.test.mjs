@@ -23,10 +23,10 @@ async function check(program, ...args) {
 test("the package holds what its users need, and nothing else", () =>
   withFolder((folder) => {
     const { files } = pack(folder);
-    const expected = /^(package\.json|README\.md|LICENSE-(APACHE|MIT)|dist\/(node\/)?[\w-]+\.(js|d\.ts|wasm))$/;
+    const expected = /^(package\.json|README\.md|LICENSE-(APACHE|MIT)|dist\/(node\/)?([\w-]+\.(js|d\.ts|wasm)|kjv-pentateuch\.txt\.gz))$/;
     assert.deepEqual(files.filter((path) => !expected.test(path)), []);
     const targets = Object.values(MANIFEST.exports["."]).map((path) => path.slice("./".length));
-    const needed = [...targets, "dist/worker.js", "dist/node/worker.js", "dist/wgpu_bert_bg.wasm"];
+    const needed = [...targets, "dist/worker.js", "dist/node/worker.js", "dist/wgpu_bert_bg.wasm", "dist/kjv-pentateuch.txt.gz"];
     for (const path of [...needed, "README.md", "LICENSE-MIT", "LICENSE-APACHE"]) assert.ok(files.includes(path), path);
     assert.equal(MANIFEST.private, undefined);
     assert.equal(MANIFEST.dependencies, undefined);

@@ -21,7 +21,7 @@ if (!driver && process.platform === "linux") throw new Error("SwiftShader is mis
 const only = (file) => ({ VK_DRIVER_FILES: file, VK_ICD_FILENAMES: file });
 if (driver) Object.assign(process.env, only(driver));
 
-const { OptionError, StrategyError, getDistributionStrategy, loadModel, runBertPretrain, savedRuns, selfTest, surveyAdapters } =
+const { OptionError, StrategyError, getDistributionStrategy, loadModel, runBertPretrain, savedRuns, selfTest, surveyAdapters, trainVocabulary } =
   await import("wgpu-bert");
 
 /** Calls `use(folder)` with a folder that is gone afterwards. */
@@ -106,6 +106,10 @@ test("a run has the losses of the command line, and leaves a model", { timeout: 
     const again = await loadModel(zip);
     assert.deepEqual(await again.fillMask(text, { topK: 3 }), guesses);
   }));
+
+test("the bundled corpus is read", { timeout: TIMEOUT }, async () => {
+  assert.equal((await trainVocabulary(undefined, { vocabSize: 300 })).split("\n").length, 301);
+});
 
 test("what Node lacks, and what is wrong, is said", { timeout: TIMEOUT }, async () => {
   const strategy = await getDistributionStrategy();

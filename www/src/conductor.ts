@@ -4,7 +4,7 @@ import type { Example, TextSource } from "./data-types.js";
 import { OptionError } from "./option-error.js";
 import type { CallbackAnswers, CallbackPoint, FillMaskQuestion, RunOptions } from "./protocol.js";
 import { nameOf, type Snapshot } from "./run-folder.js";
-import { readFiles, type TextFile } from "./text.js";
+import { readText, type TextFile } from "./text.js";
 import type { MaskGuesses, TrainingEvent } from "./types.js";
 
 /** What the wasm module is told to do next. */
@@ -162,9 +162,8 @@ export class Conductor {
     return { options: this.#checkpoint.source.options, vocabulary: this.#checkpoint.record?.vocabulary, hasCallbacks };
   }
 
-  async text(): Promise<readonly TextFile[] | undefined> {
-    if (this.#checkpoint || this.#source === undefined) return this.#text;
-    return readFiles(this.#source, "TextError");
+  async text(): Promise<readonly TextFile[]> {
+    return this.#text ?? readText(this.#source);
   }
 
   async begin(vocabulary: string): Promise<void> {

@@ -2,11 +2,10 @@
 import init, * as wasm from "./wgpu_bert.js";
 import { Conductor } from "./conductor.js";
 import { Kept } from "./kept.js";
-import type { TextSource } from "./data-types.js";
 import { OptionError } from "./option-error.js";
 import type { CallbackPoint, FillMaskQuestion, Method, Methods, ModelHandle, Rejection, Request, Response } from "./protocol.js";
 import { RunFolder, checkName, damaged, nameOf } from "./run-folder.js";
-import { readFiles, type TextFile } from "./text.js";
+import { readFiles, readText } from "./text.js";
 import type { MaskGuesses } from "./types.js";
 
 type Handlers = {
@@ -25,9 +24,9 @@ const methods: Handlers = {
   getDistributionStrategy: wasm.getDistributionStrategy,
   selfTest: wasm.selfTest,
 
-  trainVocabulary: async (text, options) => wasm.trainVocabulary(await files(text), options),
+  trainVocabulary: async (text, options) => wasm.trainVocabulary(await readText(text), options),
   async createPretrainingData(text, options) {
-    const data = wasm.createPretrainingData(await files(text), options);
+    const data = wasm.createPretrainingData(await readText(text), options);
     return { id: allData.keep(data), report: data.report };
   },
   examplesOfData: (data, count) => allData.use(data, (examples) => examples.examples(count)),
@@ -110,9 +109,6 @@ const methods: Handlers = {
     await RunFolder.locked(name, () => RunFolder.remove(name));
   },
 };
-
-/** The files of a text; `undefined`, which stands for the bundled corpus, as it is. */
-const files = async (text: TextSource | undefined): Promise<readonly TextFile[] | undefined> => text === undefined ? text : readFiles(text, "TextError");
 
 /** What a model guesses. */
 function fillMask(model: number, { text, topK }: FillMaskQuestion): Promise<MaskGuesses> {

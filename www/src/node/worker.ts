@@ -41,7 +41,8 @@ const { fetch } = globalThis;
 define("fetch", async (input: string | URL | Request, init?: RequestInit) => {
   const address = input instanceof Request ? input.url : String(input);
   if (!address.startsWith("file:")) return fetch(input, init);
-  return new Response(await readFile(new URL(address)), { headers: { "content-type": "application/wasm" } });
+  const type = address.endsWith(".wasm") ? "application/wasm" : "application/octet-stream";
+  return new Response(await readFile(new URL(address)), { headers: { "content-type": type } });
 });
 
 // A variable keeps the worker's types out: they are those of a browser.
