@@ -1,6 +1,7 @@
 //! The face to JavaScript: plain objects in, plain objects out. Runs in the worker of the npm package, whose typed
 //! functions (`www/src`) are what people call.
 
+mod bench;
 mod callback;
 mod data;
 mod event;
@@ -19,6 +20,7 @@ mod text;
 use serde::Serialize;
 use wasm_bindgen::JsValue;
 
+pub use bench::benchmark;
 pub use data::{PretrainingData, create_pretraining_data, train_vocabulary};
 pub use model::{Model, load_model, load_snapshot};
 pub use panic::on_panic;

@@ -73,7 +73,7 @@ pub async fn measure_step(strategy: Option<String>, options: JsValue) -> Result<
 }
 
 /// A run whose text nobody has read: a vocabulary that it would train has as many words as it may have.
-fn without_text(options: JsValue) -> Result<Resolved, Rejection> {
+pub(super) fn without_text(options: JsValue) -> Result<Resolved, Rejection> {
     let mut run = resolve(from_js(options)?)?;
     run.instances.check()?;
     run.options.config.vocab_size = match &run.vocabulary {
