@@ -2,6 +2,7 @@
 import "@tensorflow/tfjs-backend-webgpu";
 import * as tf from "@tensorflow/tfjs-core";
 import "@tensorflow/tfjs-core/dist/public/chained_ops/register_all_chained_ops";
+import "@tensorflow/tfjs-core/dist/register_all_gradients";
 import { ADAM, BATCH, CONFIGS, batch, timeSteps, weights } from "./workload.mjs";
 
 export async function measure({ config, vocabSize, steps }) {
@@ -47,11 +48,13 @@ export async function measure({ config, vocabSize, steps }) {
     return crossEntropy(logits, targets.masked, vocabSize).add(crossEntropy(linear(pooled, "cls.seq_relationship"), targets.next, 2));
   };
   const optimizer = tf.train.adam(ADAM.rate, ADAM.beta1, ADAM.beta2, ADAM.epsilon);
-  const step = async () => {
+  const step = async (number) => {
+    // It adds epsilon after the bias of the second moment is corrected, TensorFlow and the others before.
+    optimizer.epsilon = ADAM.epsilon / Math.sqrt(1 - ADAM.beta2 ** (number + 1));
     const value = optimizer.minimize(loss, true);
-    const [number] = await value.data();
+    const [result] = await value.data();
     value.dispose();
-    return number;
+    return result;
   };
   return timeSteps(step, steps);
 }
