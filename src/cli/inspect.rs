@@ -170,7 +170,9 @@ fn text(flags: &InspectFlags, vocabulary: Option<Vocabulary>) -> Result<(), CliE
     let vocabulary = match vocabulary {
         Some(vocabulary) => vocabulary,
         None => {
-            let words = count_words(source(), &options, &mut |progress| reporter.progress(progress));
+            let words = pollster::block_on(count_words(source(), &options, &mut |progress| {
+                reporter.progress(progress)
+            }));
             let wanted = VocabularyOptions {
                 size: VOCABULARY_SIZE,
                 do_lower_case: flags.do_lower_case,

@@ -81,7 +81,7 @@ pub fn run(flags: &TrainVocabFlags) -> Result<(), CliError> {
         threads: flags.threads.unwrap_or_else(default_threads),
     };
     let mut reporter = Reporter::new(|_| ("words counted", "bytes"))?;
-    let words = count_words(sources, &text, &mut |progress| reporter.progress(progress));
+    let words = pollster::block_on(count_words(sources, &text, &mut |progress| reporter.progress(progress)));
     let words = reporter.finish(words)?;
     output::note(format_args!("{} different words", words.len()));
     let vocabulary = words.train(&options)?;

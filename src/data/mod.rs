@@ -24,8 +24,9 @@ mod draw;
 mod error;
 mod example;
 mod features;
-#[cfg(not(target_family = "wasm"))]
 mod generator;
+#[cfg(target_family = "wasm")]
+mod host;
 mod instance_set;
 mod instances;
 mod library;
@@ -58,11 +59,14 @@ pub use corpus::{Corpus, Documents};
 pub use error::Error;
 pub use example::{Example, ExampleToken};
 pub use features::Features;
-#[cfg(not(target_family = "wasm"))]
 pub use generator::{
-    Generated, GeneratorOptions, GeneratorProgress, Stage, TextData, TextOptions, TextSource, TextSurvey,
-    count_words, create_pretraining_data, survey_text, training_data,
+    Disk, GeneratorProgress, Stage, TextData, TextInstances, TextOptions, TextSource, count_words,
+    training_data,
 };
+#[cfg(not(target_family = "wasm"))]
+pub use generator::{Generated, GeneratorOptions, TextSurvey, create_pretraining_data, survey_text};
+#[cfg(target_family = "wasm")]
+pub use host::{Host, HostFile, Workspace, set_host};
 pub use instance_set::InstanceSet;
 pub use instances::{InstanceOptions, Instances, create_instances};
 pub use python_random::PythonRandom;

@@ -18,7 +18,6 @@ impl StreamRandom {
         self.0.set_word_pos(0);
     }
 
-    #[cfg(not(target_family = "wasm"))]
     pub(super) fn bits(&mut self) -> u64 {
         self.0.next_u64()
     }

@@ -5,7 +5,8 @@ use std::io::{Cursor, Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
 use wasm_bindgen::prelude::*;
 use zip::result::ZipResult;
 use zip::write::SimpleFileOptions;
@@ -15,13 +16,19 @@ use super::guesses::GuessesView;
 use super::options::from_js;
 use super::resolve::resolve;
 use super::survey::derive;
-use super::text::File;
 use super::{Rejection, to_js};
 use crate::checkpoint::{ModelFolder, names};
 use crate::data::{Tokenizer, Vocabulary};
 use crate::gpu::{DeviceOptions, Gpu};
 use crate::model::config::BertConfig;
 use crate::train::{self, Snapshot};
+
+/// A file: its name, for messages, and its bytes.
+#[derive(Deserialize)]
+struct File {
+    name: String,
+    bytes: ByteBuf,
+}
 
 /// A model in the worker's memory.
 #[wasm_bindgen]

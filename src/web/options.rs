@@ -61,6 +61,8 @@ pub struct RunOptions {
     #[serde(deserialize_with = "seed")]
     pub seed: Option<u64>,
     #[serde(deserialize_with = "positive")]
+    pub max_tokens_in_memory: Option<usize>,
+    #[serde(deserialize_with = "positive")]
     pub steps_per_epoch: Option<usize>,
     #[serde(deserialize_with = "positive")]
     pub steps_per_loop: Option<usize>,
@@ -158,6 +160,8 @@ pub struct DataOptions {
     pub use_next_sentence_label: Option<bool>,
     #[serde(deserialize_with = "seed")]
     pub seed: Option<u64>,
+    #[serde(deserialize_with = "positive")]
+    pub max_tokens_in_memory: Option<usize>,
 }
 
 impl DataOptions {

@@ -1,6 +1,5 @@
 //! A run: text and options in, events out, a model at the end.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -14,8 +13,9 @@ use super::model::Model;
 use super::options::from_js;
 use super::resolve::{Resolved, VocabularySource, resolve};
 use super::survey::derive;
-use super::{Rejection, data, text, to_js};
-use crate::data::{Instances, Tokenizer};
+use super::text::Reading;
+use super::{Rejection, to_js};
+use crate::data::{TextInstances, Tokenizer};
 use crate::gpu::GpuError;
 use crate::train::self_test::SelfTestError;
 use crate::train::{
@@ -31,7 +31,7 @@ extern "C" {
     #[wasm_bindgen(method, catch)]
     async fn prepare(this: &Conductor) -> Result<JsValue, JsValue>;
 
-    /// The text: an array of `{ name, bytes }`.
+    /// The text: a [`Reading`].
     #[wasm_bindgen(method, catch)]
     async fn text(this: &Conductor) -> Result<JsValue, JsValue>;
 
@@ -131,7 +131,7 @@ pub async fn run_bert_pretrain(strategy: Option<String>, conductor: Conductor) -
     if let Some(text) = setup.vocabulary {
         run.vocabulary = VocabularySource::Given(text);
     }
-    let (tokenizer, instances, report) = prepare(&mut run, conductor.text().await?)?;
+    let (tokenizer, instances, report) = prepare(&mut run, &conductor.text().await?.unchecked_into()).await?;
     tell(&conductor, &RunEvent::Data { report })?;
     conductor.begin(&tokenizer.vocabulary().to_text()).await?;
 
@@ -201,7 +201,7 @@ fn is_loss(error: &TrainError, follows_loss: bool) -> bool {
 async fn train_once(
     strategy: Option<&str>,
     run: &Resolved,
-    instances: &Arc<Instances>,
+    instances: &TextInstances,
     tokenizer: &Tokenizer,
     conductor: &Conductor,
     callbacks: Option<&mut PageCallbacks<'_>>,
@@ -258,12 +258,15 @@ fn kept(conductor: &Conductor) -> Result<Option<Kept>, JsValue> {
 }
 
 /// Read the text and make examples. The model gets as many words as the vocabulary has.
-fn prepare(run: &mut Resolved, files: JsValue) -> Result<(Tokenizer, Arc<Instances>, DataView), Rejection> {
-    let corpus = text::corpus(files)?;
-    let vocabulary = run.vocabulary.vocabulary(&corpus, run.do_lower_case)?;
+async fn prepare(
+    run: &mut Resolved,
+    text: &Reading,
+) -> Result<(Tokenizer, TextInstances, DataView), Rejection> {
+    let vocabulary = run.vocabulary.vocabulary(text, run.do_lower_case).await?;
     run.options.config.vocab_size = vocabulary.size();
     let tokenizer = Tokenizer::new(vocabulary, run.do_lower_case);
-    let (instances, mut report) = data::prepare(&corpus, &tokenizer, &run.instances)?;
+    let (instances, mut report) =
+        text.make_examples(&tokenizer, &run.instances, run.max_tokens_in_memory).await?;
     let schedule = &run.options.schedule;
     if schedule.never_leaves_warmup() {
         let (steps, warmup, rate) = (schedule.total_steps, schedule.warmup_steps, schedule.init_lr);
@@ -271,7 +274,7 @@ fn prepare(run: &mut Resolved, files: JsValue) -> Result<(Tokenizer, Arc<Instanc
             "All {steps} steps lie within the warm-up of {warmup}, so the learning rate never reaches {rate}."
         ));
     }
-    Ok((tokenizer, Arc::new(instances), report))
+    Ok((tokenizer, instances, report))
 }
 
 fn tell(conductor: &Conductor, event: &RunEvent) -> Result<(), JsValue> {

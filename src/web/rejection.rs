@@ -3,6 +3,7 @@
 use serde::Serialize;
 use wasm_bindgen::JsValue;
 
+use super::text::refusal;
 use crate::checkpoint::CheckpointError;
 use crate::data;
 use crate::model::config::{ConfigError, ConfigProblem};
@@ -79,6 +80,9 @@ impl From<CheckpointError> for Rejection {
 
 impl From<data::Error> for Rejection {
     fn from(error: data::Error) -> Self {
+        if let Some((name, message)) = refusal(&error) {
+            return Self::new(name, message);
+        }
         match error {
             data::Error::BadOption { option, value, expected } => {
                 Self::option(camel_case(option), format!("{value}, but must be {expected}"))

@@ -2,8 +2,9 @@
 
 use super::Rejection;
 use super::options::{BiasStart, HiddenAct, Kernels, ModelChoice, ModelSizes, RunOptions};
+use super::text::Reading;
 use crate::checkpoint::{ModelFolder, NamedTensor};
-use crate::data::{Corpus, Error, InstanceOptions, Tokenizer, Vocabulary, train_vocabulary};
+use crate::data::{InstanceOptions, Tokenizer, Vocabulary};
 use crate::gpu::{DeviceOptions, KernelFamily};
 use crate::model::config::{Activation, BertConfig};
 use crate::optimizer::Schedule;
@@ -20,6 +21,8 @@ pub struct Resolved {
     pub instances: InstanceOptions,
     pub vocabulary: VocabularySource,
     pub do_lower_case: bool,
+    /// Examples with more tokens do not stay in memory.
+    pub max_tokens_in_memory: Option<usize>,
 }
 
 pub enum VocabularySource {
@@ -30,10 +33,10 @@ pub enum VocabularySource {
 }
 
 impl VocabularySource {
-    pub fn vocabulary(&self, corpus: &Corpus, do_lower_case: bool) -> Result<Vocabulary, Error> {
+    pub async fn vocabulary(&self, text: &Reading, do_lower_case: bool) -> Result<Vocabulary, Rejection> {
         match self {
-            Self::Given(text) => Vocabulary::parse(text, "vocabulary"),
-            Self::Trained(size) => train_vocabulary(corpus.sentences(), *size, do_lower_case),
+            Self::Given(text) => Ok(Vocabulary::parse(text, "vocabulary")?),
+            Self::Trained(size) => text.train_vocabulary(*size, do_lower_case).await,
         }
     }
 }
@@ -93,7 +96,13 @@ pub fn resolve(options: RunOptions) -> Result<Resolved, Rejection> {
         (Some(text), None) => VocabularySource::Given(text),
         (None, size) => VocabularySource::Trained(size.unwrap_or(recipe.vocab_size)),
     };
-    Ok(Resolved { options: run, instances, vocabulary, do_lower_case: options.do_lower_case.unwrap_or(true) })
+    Ok(Resolved {
+        options: run,
+        instances,
+        vocabulary,
+        do_lower_case: options.do_lower_case.unwrap_or(true),
+        max_tokens_in_memory: options.max_tokens_in_memory,
+    })
 }
 
 /// The model; its `vocab_size` counts for nothing until the vocabulary is there.

@@ -14,7 +14,9 @@ export interface Given {
 /** `saved` is the text of a saved run, which only that run can read. */
 export type Text =
   | { readonly kind: "empty" }
-  | { readonly kind: "reading" | "vocabulary" | "counting"; readonly given: Given }
+  | { readonly kind: "reading"; readonly given: Given }
+  /** `share`: how much of it is done, once that is known. */
+  | { readonly kind: "vocabulary" | "counting"; readonly given: Given; readonly share?: number }
   | { readonly kind: "ready"; readonly given: Given; readonly vocabulary: string; readonly report: DataReport; readonly examples: readonly Example[] }
   | { readonly kind: "saved"; readonly given: Pick<Given, "name">; readonly report: DataReport }
   | { readonly kind: "failed"; readonly given: Given; readonly message: string };

@@ -1,5 +1,5 @@
 // Takes a text in: looks at it, trains its vocabulary, counts what is in it.
-import { createPretrainingData, trainVocabulary } from "wgpu-bert";
+import { type ReadingProgress, createPretrainingData, trainVocabulary } from "wgpu-bert";
 import { count, message } from "./format.js";
 import { toExampleOptions } from "./options.js";
 import { type Given, type Text, isBusy, options, phase, text } from "./state.js";
@@ -29,12 +29,13 @@ export async function take(given: Given): Promise<void> {
   const { signal, tell } = begin();
   const { vocabSize, doLowerCase } = options.value;
   try {
+    const show = (kind: "vocabulary" | "counting") => ({ done, total }: ReadingProgress): void => tell({ kind, given, share: done / total });
     tell({ kind: "vocabulary", given });
-    const vocabulary = await trainVocabulary(given.source, { vocabSize, doLowerCase, signal });
+    const vocabulary = await trainVocabulary(given.source, { vocabSize, doLowerCase, signal, onProgress: show("vocabulary") });
     tell({ kind: "counting", given });
     // Once through the text is enough to count it, and one document is not refused yet.
     const counting = { ...toExampleOptions(options.value), dupeFactor: 1, useNextSentenceLabel: false };
-    const data = await createPretrainingData(given.source, { ...counting, vocabulary, signal });
+    const data = await createPretrainingData(given.source, { ...counting, vocabulary, signal, onProgress: show("counting") });
     const examples = await data.examples(EXAMPLES);
     data.close();
     tell({ kind: "ready", given, vocabulary, report: data.report, examples });

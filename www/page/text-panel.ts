@@ -18,7 +18,16 @@ export function textPanel(): void {
   find("use-sample").addEventListener("click", () => void take({ name: SAMPLE, source: undefined }));
   acceptPastes();
 
-  const show = (): void => replaceContent(find("text-report"), describe(text.value));
+  const report = find("text-report");
+  let shown = text.value;
+  const show = (): void => {
+    const bar = report.querySelector("progress");
+    const now = text.value;
+    // Only the bar moves: screen readers say the words once.
+    if (bar && now.kind === shown.kind && "share" in now && now.share !== undefined) bar.value = now.share;
+    else replaceContent(report, describe(now));
+    shown = now;
+  };
   text.watch(show);
   phase.watch((now) => {
     for (const control of find("text-panel").querySelectorAll<HTMLButtonElement | HTMLTextAreaElement>("button, textarea")) {
@@ -74,9 +83,9 @@ function describe(state: Text): Node[] {
     case "reading":
       return [name, waiting("Reading")];
     case "vocabulary":
-      return [name, waiting(`Training a vocabulary of up to ${count(options.value.vocabSize, "word piece")}`)];
+      return [name, waiting(`Training a vocabulary of up to ${count(options.value.vocabSize, "word piece")}`, state.share)];
     case "counting":
-      return [name, waiting("Counting documents and sentences")];
+      return [name, waiting("Counting documents and sentences", state.share)];
     case "failed":
       return [name, make("p", { className: "warning" }, state.message)];
     case "saved":
@@ -96,8 +105,8 @@ function describe(state: Text): Node[] {
   }
 }
 
-function waiting(what: string): HTMLElement {
-  return make("p", {}, what, make("progress", { ariaLabel: what }));
+function waiting(what: string, share?: number): HTMLElement {
+  return make("p", {}, what, make("progress", { ariaLabel: what, ...(share !== undefined && { value: share }) }));
 }
 
 /** The fix for texts from which next sentences cannot be learned. */

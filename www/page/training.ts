@@ -82,6 +82,7 @@ async function follow(name: string, what: PretrainOptions, memory: Memory | unde
     const words = message(error);
     note(words);
     setGuesser(undefined);
+    if (error instanceof Error && error.name === "AbortError") return phase.set({ kind: "none" });
     phase.set({ kind: "failed", name, message: words, diverged: error instanceof Error && error.name === "DivergedError" });
   }
   await keep(name, memory);
@@ -91,6 +92,9 @@ function handle(event: TrainingEvent, run: TrainingRun, name: string, memory: Me
   switch (event.kind) {
     case "storage":
       void showStorage();
+      break;
+    case "reading":
+      prepare(event.stage === "examples" ? "Making examples from the text" : "Reading the text", event.done / event.total);
       break;
     case "data":
       // The text's own stand beside the text already.

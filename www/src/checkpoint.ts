@@ -1,8 +1,8 @@
 // Where a run is saved: opened before it starts, written while it trains.
 import type { TextSource } from "./data-types.js";
 import { OptionError } from "./option-error.js";
-import { RunFolder, sha256, type RunRecord, type Snapshot } from "./run-folder.js";
-import { readFiles, type TextFile } from "./text.js";
+import { RunFolder, sumOf, type RunRecord, type Snapshot } from "./run-folder.js";
+import { filesOf, type TextFile } from "./text.js";
 
 /** What a run is made of. */
 export interface RunSource {
@@ -39,7 +39,7 @@ export class Checkpoint {
     const folder = resume ? await RunFolder.open(name) : undefined;
     const record = await folder?.record();
     const snapshot = record && (await folder?.newest());
-    const files = text === undefined ? undefined : await readFiles(text, "TextError");
+    const files = text === undefined ? undefined : filesOf(text);
     if (!folder || !record || !snapshot) return new Checkpoint(name, { options, text: files });
     const { learningRate, ...others } = options;
     const isBare = text === undefined && Object.values(others).every((value) => value === undefined);
@@ -75,7 +75,7 @@ export class Checkpoint {
 async function compare(name: string, record: RunRecord, files: readonly TextFile[] | undefined, options: RunSource["options"]): Promise<void> {
   const keys = [...new Set([...Object.keys(record.options), ...Object.keys(options)])];
   const differing = keys.filter((key) => !FREE.includes(key) && canonical(record.options[key]) !== canonical(options[key]));
-  const sums = files && (await Promise.all(files.map(({ bytes }) => sha256(bytes))));
+  const sums = files && (await Promise.all(files.map(sumOf)));
   const isSameText = (record.text?.map(({ sha256 }) => sha256).join() ?? null) === (sums?.join() ?? null);
   const all = isSameText ? differing : ["text", ...differing];
   if (all.length === 0) return;

@@ -73,7 +73,12 @@ export interface RunListener {
   callBack(point: CallbackPoint): void;
 }
 
-/** Has `listener` hear of a run; gives back how to end that. */
+let lastNumber = 0;
+
+/** A number for a run, or for the reading of a text, that no other has. */
+export const nextNumber = (): number => ++lastNumber;
+
+/** Has `listener` hear of a run or of a reading; gives back how to end that. */
 export function listen(run: number, listener: RunListener): () => void {
   listeners.set(run, listener);
   return () => listeners.delete(run);

@@ -4,7 +4,7 @@ import type { Example, TextSource } from "./data-types.js";
 import { OptionError } from "./option-error.js";
 import type { CallbackAnswers, CallbackPoint, FillMaskQuestion, RunOptions } from "./protocol.js";
 import { nameOf, type Snapshot } from "./run-folder.js";
-import { readText, type TextFile } from "./text.js";
+import { Reading, filesOf, type TextFile } from "./text.js";
 import type { MaskGuesses, TrainingEvent } from "./types.js";
 
 /** What the wasm module is told to do next. */
@@ -44,6 +44,7 @@ export class Conductor {
   #wake: () => void = () => {};
 
   #text: readonly TextFile[] | undefined;
+  #reading: Reading | undefined;
   #name = "";
   #checkpoint: Checkpoint | undefined;
   #milliseconds = DEFAULT_SECONDS * 1000;
@@ -125,8 +126,9 @@ export class Conductor {
     this.#wake();
   }
 
-  /** Resolves when the last snapshot is written. */
-  async saved(): Promise<void> {
+  /** The wasm module is done: resolves when the last snapshot is written and nothing else is left. */
+  async close(): Promise<void> {
+    await this.#reading?.close();
     await this.#writing;
   }
 
@@ -162,12 +164,18 @@ export class Conductor {
     return { options: this.#checkpoint.source.options, vocabulary: this.#checkpoint.record?.vocabulary, hasCallbacks };
   }
 
-  async text(): Promise<readonly TextFile[]> {
-    return this.#text ?? readText(this.#source);
+  async text(): Promise<Reading> {
+    const text = this.#text ?? (this.#source === undefined ? undefined : filesOf(this.#source));
+    this.#reading = await Reading.open(text, {
+      tell: (progress) => this.tell({ kind: "reading", ...progress }),
+      goesOn: () => !this.#stopped,
+    });
+    return this.#reading;
   }
 
   async begin(vocabulary: string): Promise<void> {
     this.#text = undefined;
+    this.#reading?.closeFiles();
     try {
       await this.#checkpoint?.begin(vocabulary);
     } catch (error) {

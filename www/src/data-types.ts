@@ -2,18 +2,34 @@
 
 /**
  * Text to learn from: one sentence a line, a blank line between documents. Files may be compressed with gzip, which
- * their first bytes give away.
+ * their first bytes give away. Browsers read them by parts, so they may be larger than memory; they must stay as they are
+ * meanwhile.
  */
 export type TextSource = string | Blob | readonly (string | Blob)[];
 
+/** How far the reading of a text is. */
+export interface ReadingProgress {
+  /** Words are counted for a vocabulary; text becomes tokens; sentences become examples. */
+  readonly stage: "vocabulary" | "tokens" | "examples";
+  /** Bytes of the files as they are, or sentences where they become examples. */
+  readonly done: number;
+  readonly total: number;
+}
+
+/** Options of whatever reads a text. */
+export interface ReadingOptions {
+  /** Told now and then how far it is. */
+  readonly onProgress?: (progress: ReadingProgress) => void;
+  /** Gives up: the promise rejects with its reason. */
+  readonly signal?: AbortSignal;
+}
+
 /** Options of {@link trainVocabulary}. */
-export interface VocabularyOptions {
+export interface VocabularyOptions extends ReadingOptions {
   /** The most entries: 8192. A small text makes fewer. */
   readonly vocabSize?: number;
   /** Lower-case the text and strip accents: true. */
   readonly doLowerCase?: boolean;
-  /** Gives up: the promise rejects with its reason. */
-  readonly signal?: AbortSignal;
 }
 
 /**
@@ -44,14 +60,18 @@ export interface ExampleOptions {
   readonly useNextSentenceLabel?: boolean;
   /** Decides examples, their order, initial weights and dropout: 12345. The same seed gives the same run. */
   readonly seed?: number;
+  /**
+   * Examples with more tokens than this, padding aside, lie in the browser's private file system and come in random order;
+   * up to so many stay in memory, some 6 bytes a token, in TensorFlow's order: 8388608. Where there is no such file system,
+   * as in private windows and in Node, up to 256 MiB of them are held in memory, and a text that takes more is refused.
+   */
+  readonly maxTokensInMemory?: number;
 }
 
 /** Options of {@link createPretrainingData}. */
-export interface DataOptions extends ExampleOptions {
+export interface DataOptions extends ExampleOptions, ReadingOptions {
   /** The content of a `vocab.txt`, a token a line; {@link trainVocabulary} makes one. */
   readonly vocabulary: string;
-  /** Gives up: the promise rejects with its reason. */
-  readonly signal?: AbortSignal;
 }
 
 /** What a text amounts to. */

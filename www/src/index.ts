@@ -12,6 +12,7 @@ import { ask } from "./client.js";
 import type { DataOptions, PretrainingData, TextSource, VocabularyOptions } from "./data-types.js";
 import { WorkerModel } from "./model.js";
 import { WorkerData } from "./pretraining-data.js";
+import { reading } from "./reading.js";
 import type { StepOptions } from "./protocol.js";
 import { WorkerRun } from "./training-run.js";
 import type {
@@ -74,8 +75,8 @@ export async function selfTest(
  * @throws {@link OptionError} that names a wrong option; an `Error` whose `name` is `TextError` when the text is at fault.
  */
 export async function trainVocabulary(text?: TextSource, options: VocabularyOptions = {}): Promise<string> {
-  const { signal, ...rest } = checkOptions(options);
-  return unlessAborted(signal, () => ask("trainVocabulary", checkText(text), rest), () => {});
+  const { signal, onProgress, ...rest } = checkOptions(options);
+  return reading(signal, onProgress, (number) => ask("trainVocabulary", number, checkText(text), rest), () => {});
 }
 
 /**
@@ -92,9 +93,9 @@ export async function trainVocabulary(text?: TextSource, options: VocabularyOpti
  * @throws as {@link trainVocabulary}.
  */
 export async function createPretrainingData(text: TextSource | undefined, options: DataOptions): Promise<PretrainingData> {
-  const { signal, ...rest } = checkOptions(options);
-  const create = async (): Promise<PretrainingData> => new WorkerData(await ask("createPretrainingData", checkText(text), rest));
-  return unlessAborted(signal, create, (created) => void created.then((data) => data.close(), () => {}));
+  const { signal, onProgress, ...rest } = checkOptions(options);
+  const create = async (number: number): Promise<PretrainingData> => new WorkerData(await ask("createPretrainingData", number, checkText(text), rest));
+  return reading(signal, onProgress, create, (data) => data.close());
 }
 
 /**

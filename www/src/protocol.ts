@@ -1,5 +1,5 @@
 // What a page and its worker say to each other.
-import type { DataOptions, DataReport, Example, TextSource, VocabularyOptions } from "./data-types.js";
+import type { DataOptions, DataReport, Example, ReadingOptions, TextSource, VocabularyOptions } from "./data-types.js";
 import type { StrategyErrorReason } from "./strategy-error.js";
 import type {
   Logs,
@@ -50,14 +50,16 @@ export interface DataHandle {
   readonly report: DataReport;
 }
 
-/** For each method of the worker its parameters and what it answers. Runs, models and examples go by numbers. */
+/** For each method of the worker its parameters and what it answers. Runs, readings of texts, models and examples go by numbers. */
 export interface Methods {
   surveyAdapters(): Survey;
   getDistributionStrategy(request: string): Strategy;
   selfTest(strategy: Strategy["kind"] | undefined, options: SelfTestOptions): SelfTestReport;
 
-  trainVocabulary(text: TextSource | undefined, options: Omit<VocabularyOptions, "signal">): string;
-  createPretrainingData(text: TextSource | undefined, options: Omit<DataOptions, "signal">): DataHandle;
+  trainVocabulary(reading: number, text: TextSource | undefined, options: Omit<VocabularyOptions, keyof ReadingOptions>): string;
+  createPretrainingData(reading: number, text: TextSource | undefined, options: Omit<DataOptions, keyof ReadingOptions>): DataHandle;
+  /** Has one of the two above end early. */
+  stopReading(reading: number): void;
   examplesOfData(data: number, count: number): Example[];
   toTFRecord(data: number): Blob;
   closeData(data: number): void;

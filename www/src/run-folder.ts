@@ -8,7 +8,7 @@
 // Snapshots are written to the two slots in turn. A slot counts when its checksum fits, so a tab that is closed while it
 // writes leaves the other one.
 import { OptionError } from "./option-error.js";
-import type { TextFile } from "./text.js";
+import { partsOf, type TextFile } from "./text.js";
 import type { SavedRun } from "./types.js";
 
 const ROOT = "wgpu-bert";
@@ -47,6 +47,8 @@ interface Slot {
 }
 
 const SLOTS = [0, 1] as const;
+/** Texts are read and written in parts of this size. */
+const PART = 16 * 2 ** 20;
 
 /** A name that every file system takes. */
 export function checkName(name: unknown, field: string): string {
@@ -65,6 +67,14 @@ export function nameOf(location: unknown, field: string): string {
 export async function sha256(bytes: BufferSource): Promise<string> {
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
   return Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** SHA-256 of a text; of a long one, whose parts browsers cannot take one after another, that of the parts' sums. */
+export async function sumOf(file: TextFile): Promise<string> {
+  const sums: string[] = [];
+  for await (const part of partsOf(file, PART)) sums.push(await sha256(part));
+  const [first = await sha256(new Uint8Array()), ...others] = sums;
+  return others.length === 0 ? first : sha256(new TextEncoder().encode(sums.join()));
 }
 
 export class RunFolder {
@@ -128,21 +138,21 @@ export class RunFolder {
 
   /** Writes what the run is. The record comes last: without it the folder is no run. */
   async begin(options: RunRecord["options"], vocabulary: string, text: readonly TextFile[] | undefined): Promise<void> {
-    const described = text && (await Promise.all(text.map(async ({ name, bytes }) => ({ name, length: bytes.length, sha256: await sha256(bytes) }))));
-    await this.#write("text", (text ?? []).map(({ bytes }) => bytes));
+    const described = text && (await Promise.all(text.map(async (file) => ({ name: file.name, length: file.content.size, sha256: await sumOf(file) }))));
+    await this.#write("text", text ?? []);
     const record: RunRecord = { version: VERSION, options, vocabulary, text: described ?? null };
     await this.#write("run.json", [encode(record)]);
   }
 
   async text({ text }: RunRecord): Promise<readonly TextFile[] | undefined> {
     if (!text) return undefined;
-    const bytes = await this.#read("text");
+    const all = await this.#file("text");
     let at = 0;
     return Promise.all(
       text.map(async ({ name, length, sha256: expected }) => {
-        const part = bytes?.slice(at, (at += length));
-        if (!part || (await sha256(part)) !== expected) throw damaged(this.name, "its text");
-        return { name, bytes: part };
+        const file = { name, content: (all ?? new Blob()).slice(at, (at += length)) };
+        if ((await sumOf(file)) !== expected) throw damaged(this.name, "its text");
+        return file;
       }),
     );
   }
@@ -185,8 +195,8 @@ export class RunFolder {
     for await (const file of this.#folder.keys()) names.push(file);
     // The record last, so that a copy broken off is no run.
     for (const file of names.sort((a, b) => Number(a === "run.json") - Number(b === "run.json"))) {
-      const bytes = await this.#read(file);
-      if (bytes) await target.#write(file, [bytes]);
+      const content = await this.#file(file);
+      if (content) await target.#write(file, [{ name: file, content }]);
     }
   }
 
@@ -222,24 +232,30 @@ export class RunFolder {
   }
 
   async #read(name: string): Promise<Uint8Array<ArrayBuffer> | undefined> {
+    const file = await this.#file(name);
+    return file && new Uint8Array(await file.arrayBuffer());
+  }
+
+  async #file(name: string): Promise<File | undefined> {
     try {
-      const file = await (await this.#folder.getFileHandle(name)).getFile();
-      return new Uint8Array(await file.arrayBuffer());
+      return await (await this.#folder.getFileHandle(name)).getFile();
     } catch (error) {
       if (isNotFound(error)) return undefined;
       throw error;
     }
   }
 
-  async #write(name: string, parts: readonly Uint8Array<ArrayBuffer>[]): Promise<void> {
+  async #write(name: string, parts: readonly (Uint8Array<ArrayBuffer> | TextFile)[]): Promise<void> {
     const file = await (await this.#folder.getFileHandle(name, { create: true })).createSyncAccessHandle();
     try {
       file.truncate(0);
       let at = 0;
-      for (const part of parts) {
-        const written = file.write(part, { at });
-        if (written < part.length) throw new DOMException("the file could not be written to its end", "QuotaExceededError");
-        at += written;
+      for (const whole of parts) {
+        for await (const part of whole instanceof Uint8Array ? [whole] : partsOf(whole, PART)) {
+          const written = file.write(part, { at });
+          if (written < part.length) throw new DOMException("the file could not be written to its end", "QuotaExceededError");
+          at += written;
+        }
       }
       file.flush();
     } finally {

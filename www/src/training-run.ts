@@ -1,7 +1,7 @@
 import { unlessAborted } from "./abort.js";
 import { checkCount, checkOptions, checkText, kindOf, notGiven } from "./check.js";
 import { Callbacks } from "./callbacks.js";
-import { ask, listen } from "./client.js";
+import { ask, listen, nextNumber } from "./client.js";
 import type { Example, TextSource } from "./data-types.js";
 import { WorkerModel, fillMaskQuestion } from "./model.js";
 import type { CallbackPoint, RunOptions } from "./protocol.js";
@@ -16,12 +16,10 @@ import type {
   TrainingRun,
 } from "./types.js";
 
-let lastRun = 0;
-
 /** A run in the worker, as the page sees it. */
 export class WorkerRun implements TrainingRun {
   readonly finished: Promise<TrainingResult>;
-  readonly #id = ++lastRun;
+  readonly #id = nextNumber();
   /** Events that nobody has taken yet. */
   readonly #events: TrainingEvent[] = [];
   /** Wakes those who wait for the next event, or for the end. */

@@ -1,4 +1,4 @@
-import type { DataReport, Example, ExampleOptions, TextSource } from "./data-types.js";
+import type { DataReport, Example, ExampleOptions, ReadingProgress, TextSource } from "./data-types.js";
 import type { StrategyErrorReason } from "./strategy-error.js";
 
 /** One adapter (a GPU, or a driver that computes on the processor) as the browser describes it. Sizes are in bytes. */
@@ -247,6 +247,8 @@ export interface StepMeasurement {
 
 /** What a run tells while it trains. Losses are in nats; those of a step are means over the steps since the last event. */
 export type TrainingEvent =
+  /** The text is being read. */
+  | ({ readonly kind: "reading" } & ReadingProgress)
   /** The text is read and made into examples. */
   | ({ readonly kind: "data" } & DataReport)
   /**
@@ -387,7 +389,10 @@ export interface TrainingRun extends AsyncIterable<TrainingEvent> {
   pause(): void;
   /** Goes on after {@link TrainingRun.pause}. */
   resume(): void;
-  /** Ends the run before the next step; `finished` resolves to the model so far. */
+  /**
+   * Ends the run before the next step; `finished` resolves to the model so far. While the text is being read there is none:
+   * then `finished` rejects with an `Error` whose `name` is `AbortError`.
+   */
   stop(): void;
   /** What the model guesses now, from the weights as they are. Answered between two steps, also while paused. */
   fillMask(text: string, options?: FillMaskOptions): Promise<MaskGuesses>;

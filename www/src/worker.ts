@@ -1,37 +1,68 @@
 // Everything that computes runs here, so that the page stays responsive.
 import init, * as wasm from "./wgpu_bert.js";
 import { Conductor } from "./conductor.js";
+import type { ReadingProgress, TextSource } from "./data-types.js";
 import { Kept } from "./kept.js";
 import { OptionError } from "./option-error.js";
 import type { CallbackPoint, FillMaskQuestion, Method, Methods, ModelHandle, Rejection, Request, Response } from "./protocol.js";
 import { RunFolder, checkName, damaged, nameOf } from "./run-folder.js";
-import { readFiles, readText } from "./text.js";
+import { host } from "./host.js";
+import { readModelFiles } from "./model-files.js";
+import { Reading, filesOf } from "./text.js";
 import type { MaskGuesses } from "./types.js";
 
 type Handlers = {
   [M in Method]: (...parameters: Parameters<Methods[M]>) => ReturnType<Methods[M]> | Promise<ReturnType<Methods[M]>>;
 };
 
+/** Examples and their text's workspace. */
+interface Examples {
+  readonly data: wasm.PretrainingData;
+  free(): void;
+}
+
 /** Examples that become records at a time. */
 const PART = 10_000;
 
+/** Texts being read, by the numbers of their requests, and how to end that. */
+const readings = new Map<number, () => void>();
+
 const runs = new Map<number, Conductor>();
 const models = new Kept<wasm.Model>("the model is gone: it was closed, or the worker broke down");
-const allData = new Kept<wasm.PretrainingData>("the examples are gone: they were closed, or the worker broke down");
+const allData = new Kept<Examples>("the examples are gone: they were closed, or the worker broke down");
 
 const methods: Handlers = {
   surveyAdapters: wasm.surveyAdapters,
   getDistributionStrategy: wasm.getDistributionStrategy,
   selfTest: wasm.selfTest,
 
-  trainVocabulary: async (text, options) => wasm.trainVocabulary(await readText(text), options),
-  async createPretrainingData(text, options) {
-    const data = wasm.createPretrainingData(await readText(text), options);
-    return { id: allData.keep(data), report: data.report };
-  },
-  examplesOfData: (data, count) => allData.use(data, (examples) => examples.examples(count)),
+  trainVocabulary: (reading, text, options) =>
+    withText(reading, text, async (opened) => {
+      try {
+        return await wasm.trainVocabulary(opened, options);
+      } finally {
+        await opened.close();
+      }
+    }),
+  createPretrainingData: (reading, text, options) =>
+    withText(reading, text, async (opened) => {
+      try {
+        const data = await wasm.createPretrainingData(opened, options);
+        opened.closeFiles();
+        const free = (): void => {
+          data.free();
+          void opened.close();
+        };
+        return { id: allData.keep({ data, free }), report: data.report };
+      } catch (error) {
+        await opened.close();
+        throw error;
+      }
+    }),
+  stopReading: (reading) => readings.get(reading)?.(),
+  examplesOfData: (data, count) => allData.use(data, ({ data: examples }) => examples.examples(count)),
   toTFRecord: (data) =>
-    allData.use(data, (examples) => {
+    allData.use(data, ({ data: examples }) => {
       const { instances } = examples.report;
       // In parts, so that the wasm module, whose memory never shrinks, need not hold the whole file.
       const parts: BlobPart[] = [];
@@ -50,7 +81,7 @@ const methods: Handlers = {
       try {
         return await wasm.runBertPretrain(strategy, conductor);
       } finally {
-        await conductor.saved();
+        await conductor.close();
       }
     };
     runs.set(run, conductor);
@@ -83,7 +114,7 @@ const methods: Handlers = {
   fillMaskInRun: (run, question) => runs.get(run)?.fillMask(question),
   examplesInRun: (run, count) => runs.get(run)?.examples(count),
 
-  loadModel: async (source) => keep(typeof source === "string" ? await loadSaved(source) : wasm.loadModel(await readFiles(source, "ModelFileError"))),
+  loadModel: async (source) => keep(typeof source === "string" ? await loadSaved(source) : wasm.loadModel(await readModelFiles(source))),
   fillMask,
   exportHuggingFace: (model) => models.use(model, (kept) => kept.exportHuggingFace() as Uint8Array<ArrayBuffer>),
   closeModel: (model) => models.close(model),
@@ -110,6 +141,18 @@ const methods: Handlers = {
   },
 };
 
+/** Opens a text for a request, which may be told to end. */
+async function withText<T>(reading: number, text: TextSource | undefined, use: (opened: Reading) => Promise<T>): Promise<T> {
+  let stopped = false;
+  readings.set(reading, () => (stopped = true));
+  try {
+    const reader = { tell: (progress: ReadingProgress) => post({ run: reading, event: { kind: "reading", ...progress } }), goesOn: () => !stopped };
+    return await use(await Reading.open(text === undefined ? text : filesOf(text), reader));
+  } finally {
+    readings.delete(reading);
+  }
+}
+
 /** What a model guesses. */
 function fillMask(model: number, { text, topK }: FillMaskQuestion): Promise<MaskGuesses> {
   return models.use(model, (kept) => kept.fillMask(text, topK) as Promise<MaskGuesses>);
@@ -132,7 +175,10 @@ const keep = (model: wasm.Model): ModelHandle => ({ id: models.keep(model), conf
 
 const post = (response: Response, transfer: Transferable[] = []): void => self.postMessage(response, transfer);
 
-const ready = init().then(() => wasm.onPanic((message: string) => post({ panic: message })));
+const ready = init().then(() => {
+  wasm.onPanic((message: string) => post({ panic: message }));
+  wasm.setHost(host);
+});
 
 /** Calls a method; the types of its parameters went through `postMessage` unseen. */
 async function call({ method, parameters }: Request): Promise<unknown> {

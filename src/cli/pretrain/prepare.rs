@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use wgpu_bert::checkpoint::CheckpointError;
 use wgpu_bert::data::{
-    self, Features, InstanceOptions, Stage, TextData, TextOptions, TextSource, Tokenizer, TrainingData,
-    Vocabulary, VocabularyOptions, count_words, training_data,
+    self, Disk, Features, InstanceOptions, Stage, TextData, TextInstances, TextOptions, TextSource,
+    Tokenizer, TrainingData, Vocabulary, VocabularyOptions, count_words, training_data,
 };
 
 use super::super::error::CliError;
@@ -82,7 +82,9 @@ fn of_text(sources: Vec<TextSource>, args: &mut PretrainArgs) -> Result<Prepared
         Err(size) => {
             output::note(format_args!("Training a vocabulary of up to {size} word pieces"));
             let mut reporter = Reporter::new(|_| ("words counted", "bytes"))?;
-            let words = count_words(sources.clone(), &text, &mut |progress| reporter.progress(progress));
+            let words = pollster::block_on(count_words(sources.clone(), &text, &mut |progress| {
+                reporter.progress(progress)
+            }));
             let options = VocabularyOptions {
                 size,
                 do_lower_case: args.do_lower_case,
@@ -99,13 +101,15 @@ fn of_text(sources: Vec<TextSource>, args: &mut PretrainArgs) -> Result<Prepared
     })?;
     // The disk that the run is written to has room; that of temporary files may be memory.
     let folder = existing(&args.model_dir);
-    let made = training_data(sources, &tokenizer, &args.instances, &text, &folder, &mut |progress| {
-        reporter.progress(progress)
-    });
-    let TextData { data, report, undecodable, empty_files, examples, checksum } = reporter.finish(made)?;
+    let disk = Disk::at(&folder);
+    let (options, most) = (&args.instances, TextInstances::IN_MEMORY);
+    let mut progress = |progress| reporter.progress(progress);
+    let made = training_data(sources, &tokenizer, options, &text, &disk, most, &mut progress);
+    let made = pollster::block_on(made);
+    let TextData { mut instances, report, undecodable, empty_files, checksum } = reporter.finish(made)?;
     input::tell_text(&report, undecodable, empty_files);
-    show(&examples, &tokenizer);
-    Ok(Prepared { tokenizer, data, checksum, eval_checksum: None })
+    show(&instances.features(0..EXAMPLES.min(instances.count()))?, &tokenizer);
+    Ok(Prepared { tokenizer, data: instances.into(), checksum, eval_checksum: None })
 }
 
 fn of_records(paths: &[PathBuf], args: &mut PretrainArgs) -> Result<Prepared, CliError> {

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 ///
 /// # Errors
 /// When a file cannot be read, there is no word, or `progress` breaks it off ([`Error::Interrupted`]).
-pub fn count_words(
+pub async fn count_words(
     sources: Vec<TextSource>,
     options: &TextOptions,
     progress: &mut dyn FnMut(GeneratorProgress) -> ControlFlow<()>,
@@ -36,6 +36,7 @@ pub fn count_words(
         all.merge(words);
         let done = counters.read.load(Ordering::Relaxed);
         tell(Stage::Tokenizing, done, total)
-    })?;
+    })
+    .await?;
     if all.is_empty() { Err(counters.nothing(files, origin)) } else { Ok(all) }
 }

@@ -1,45 +1,63 @@
-//! `create_pretraining_data`: text of any size → TFRecord files, in memory that does not grow with it.
+//! Text of any size → instances to train on, or TFRecord files of them, in memory that does not grow with it.
 //!
 //! Three passes. The text becomes ids, each token once, in a [`store::Store`]. Every visit to a document makes its
 //! instances with a random stream of its own, so that all cores work without waiting for each other and their number does
 //! not matter; instances go into the buckets of a [`shuffle::Shuffler`]. Bucket after bucket becomes records. What does not
-//! stay in memory lies in files without names beside the output.
+//! stay in memory lies on a [`disk::Disk`].
+//!
+//! Passes are `async` for the browser's sake, where everything else waits for them now and then; natively they wait for
+//! nothing.
 
 mod count;
+#[cfg(not(target_family = "wasm"))]
+mod create;
+#[cfg(target_family = "wasm")]
+#[path = "web_disk.rs"]
+mod disk;
+#[cfg(not(target_family = "wasm"))]
+mod disk;
 mod encode;
 mod ids;
 mod lines;
+#[cfg(not(target_family = "wasm"))]
 mod output;
+#[cfg(target_family = "wasm")]
+#[path = "serial.rs"]
+mod parallel;
+#[cfg(not(target_family = "wasm"))]
 mod parallel;
 mod room;
 mod shuffle;
 mod spill;
 mod store;
+#[cfg(not(target_family = "wasm"))]
 mod survey;
 mod text;
 mod training;
+#[cfg(not(target_family = "wasm"))]
 mod write;
 
 pub use count::count_words;
+#[cfg(not(target_family = "wasm"))]
+pub use create::{Generated, GeneratorOptions, create_pretraining_data};
+pub use disk::Disk;
+#[cfg(not(target_family = "wasm"))]
 pub use survey::{TextSurvey, survey_text};
 pub use text::TextSource;
-pub use training::{TextData, training_data};
+pub use training::{TextData, TextInstances, training_data};
 
-use super::instances::{InstanceView, Instances, visit};
+use super::instances::{InstanceView, visit};
 use super::masking::Masker;
 use super::stream_random::StreamRandom;
-use super::{DataReport, Error, FeatureNames, Features, InstanceOptions, Tokenizer};
+use super::{Error, InstanceOptions, Tokenizer};
 use encode::BatchEncoder;
 use ids::IdWidth;
-use output::Output;
 use shuffle::{Shuffler, write_entry};
 use std::ops::{ControlFlow, Range};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use store::{Store, StoreReader};
 use text::{Batches, Counters};
-use write::{write_in_order, write_shuffled};
 
 /// Sentences whose instances are made at a time, and the most visits to each.
 const SHARE: u64 = 1024;
@@ -56,36 +74,6 @@ pub struct TextOptions {
     pub json_field: Option<String>,
     /// Threads that work at a time; results do not depend on it.
     pub threads: usize,
-}
-
-/// What is to be made, and how.
-#[derive(Clone, Debug)]
-pub struct GeneratorOptions {
-    /// How instances are made.
-    pub instances: InstanceOptions,
-    /// Whether instances come in the reference's order with its random numbers, which takes all of them in memory.
-    pub reference_order: bool,
-    /// How the text is read.
-    pub text: TextOptions,
-    /// Files to write; instances are dealt out to them in turn. At least one.
-    pub outputs: Vec<PathBuf>,
-    /// Whether the files are packed with gzip.
-    pub gzip: bool,
-    /// Names of the features.
-    pub names: FeatureNames,
-}
-
-/// What was made.
-#[derive(Clone, Debug)]
-pub struct Generated {
-    /// Numbers of the text and its instances.
-    pub report: DataReport,
-    /// Bytes of the text left out because they are not UTF-8.
-    pub undecodable: u64,
-    /// Files without a byte.
-    pub empty_files: u64,
-    /// The first instances of the first file.
-    pub examples: Features,
 }
 
 /// A pass over the data.
@@ -110,57 +98,6 @@ pub struct GeneratorProgress {
     pub total: Option<u64>,
 }
 
-/// Makes TFRecord files of training instances from text. `progress` is told how far it is, and may break it off.
-///
-/// Nothing stands under the outputs' names before everything is written.
-///
-/// # Errors
-/// When an option is out of its range, the text cannot be read or does not make instances that mean something (see
-/// [`create_instances`](super::create_instances)), or the files cannot be written; [`Error::Interrupted`] when `progress`
-/// breaks it off.
-pub fn create_pretraining_data(
-    sources: Vec<TextSource>,
-    tokenizer: &Tokenizer,
-    options: &GeneratorOptions,
-    progress: &mut dyn FnMut(GeneratorProgress) -> ControlFlow<()>,
-) -> Result<Generated, Error> {
-    options.instances.check()?;
-    let Some(first_output) = options.outputs.first() else {
-        let (value, expected) = ("empty".into(), "at least one name".into());
-        return Err(Error::BadOption { option: "output_file", value, expected });
-    };
-    // A bare name has an empty parent.
-    let folder = first_output.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
-    let mut output = Output::create(&options.outputs)?;
-    let mut tell = tell(progress);
-    let origin = TextSource::name_all(&sources);
-
-    let counters = Counters::default();
-    let store = tokenize(sources, tokenizer, &options.text, folder, &counters, &mut tell)?;
-    options.instances.check_pairs(store.documents, store.sentences, &origin)?;
-    let made = if options.reference_order {
-        room::check_memory(&store, &options.instances)?;
-        let documents = store.load(origin)?;
-        let instances = Instances::make(&documents, tokenizer.vocabulary(), &options.instances)?;
-        write_in_order(&instances, options, &mut output, &mut tell)?
-    } else {
-        let (shuffler, _) =
-            pair(&store, tokenizer, &options.instances, options.text.threads, folder, &mut tell)?;
-        if shuffler.instances() == 0 {
-            return Err(Error::NoInstances { origin });
-        }
-        let width = entry_width(tokenizer, &options.instances);
-        write_shuffled(&shuffler, width, options, &mut output, &mut tell)?
-    };
-    output.commit()?;
-    Ok(Generated {
-        report: store.report(made.instances, made.random_next),
-        undecodable: store.undecodable,
-        empty_files: counters.empty_files.load(Ordering::Relaxed),
-        examples: made.examples,
-    })
-}
-
 /// Tells how far a pass is; an error breaks it off.
 type Tell<'a> = &'a mut dyn FnMut(Stage, u64, Option<u64>) -> Result<(), Error>;
 
@@ -177,19 +114,19 @@ fn tell(
 ///
 /// # Errors
 /// When it has no token, or cannot be read.
-fn tokenize(
+async fn tokenize(
     sources: Vec<TextSource>,
     tokenizer: &Tokenizer,
     options: &TextOptions,
-    folder: &Path,
+    disk: &Disk,
     counters: &Counters,
-    tell: Tell,
+    tell: Tell<'_>,
 ) -> Result<Store, Error> {
     let (files, origin) = (sources.len(), TextSource::name_all(&sources));
     let total = sources.iter().map(TextSource::bytes).sum();
     let batches = Batches::new(sources, options.documents_run_on, counters.clone());
     let width = IdWidth::below(tokenizer.vocabulary().size());
-    let mut store = Store::new(folder, width);
+    let mut store = Store::new(disk, width);
     let worker = || {
         let mut encoder = BatchEncoder::new(tokenizer, width, options.json_field.as_deref());
         move |batch| encoder.encode(&batch)
@@ -197,7 +134,8 @@ fn tokenize(
     parallel::ordered(options.threads, batches, worker, |encoded| {
         tell(Stage::Tokenizing, counters.read.load(Ordering::Relaxed), total)?;
         store.append(&encoded)
-    })?;
+    })
+    .await?;
     store.finish()?;
     if store.documents == 0 { Err(counters.nothing(files, origin)) } else { Ok(store) }
 }
@@ -229,21 +167,21 @@ impl Tally {
 }
 
 /// Makes the instances of all visits to all documents.
-fn pair(
+async fn pair(
     store: &Store,
     tokenizer: &Tokenizer,
     options: &InstanceOptions,
     threads: usize,
-    folder: &Path,
-    tell: Tell,
+    disk: &Disk,
+    tell: Tell<'_>,
 ) -> Result<(Shuffler, Tally), Error> {
     let InstanceOptions { dupe_factor, random_seed, .. } = *options;
-    room::check_disk(store, options, folder)?;
+    room::check_disk(store, options, disk)?;
     let width = entry_width(tokenizer, options);
     // An instance takes about as many bytes again for what is masked, and of random pairs a part is used twice.
     let bytes = store.kept_tokens(options).saturating_mul(width.bytes() as u64 * 2);
     let empty = || Tally { random_next: 0, guesses: vec![0; tokenizer.vocabulary().size()] };
-    let made = Mutex::new((Shuffler::new(folder, bytes), empty()));
+    let made = Mutex::new((Shuffler::new(disk, bytes), empty()));
     let hand_over = |entries: &mut Vec<u8>, tally: &mut Tally| {
         let (shuffler, sum) = &mut *made.lock().unwrap_or_else(PoisonError::into_inner);
         sum.merge(tally);
@@ -289,6 +227,7 @@ fn pair(
     parallel::ordered(threads, shares, worker, |visited| {
         done += visited;
         tell(Stage::Pairing, done / dupe_factor as u64, Some(store.sentences))
-    })?;
+    })
+    .await?;
     Ok(made.into_inner().unwrap_or_else(PoisonError::into_inner))
 }

@@ -10,7 +10,7 @@ use std::thread;
 ///
 /// # Errors
 /// The first, in the order of the inputs, of an input, its work and its consumption.
-pub(super) fn ordered<I, O, W>(
+pub(super) async fn ordered<I, O, W>(
     threads: usize,
     inputs: impl Iterator<Item = Result<I, Error>> + Send,
     worker: impl Fn() -> W + Sync,
@@ -122,15 +122,11 @@ mod tests {
             });
             if refuse == Some(n) { Err(Error::Interrupted) } else { Ok(n * n) }
         };
-        let result = ordered(
-            threads,
-            (0..1000).map(Ok),
-            || work,
-            |square| {
-                all.push(square);
-                Ok(())
-            },
-        );
+        let consume = |square| {
+            all.push(square);
+            Ok(())
+        };
+        let result = pollster::block_on(ordered(threads, (0..1000).map(Ok), || work, consume));
         (all, result)
     }
 
@@ -152,15 +148,11 @@ mod tests {
         }
         let inputs = (0..10).map(|n| if n == 3 { Err(Error::Interrupted) } else { Ok(n) });
         let mut count = 0;
-        let result = ordered(
-            2,
-            inputs,
-            || Ok,
-            |_: i32| {
-                count += 1;
-                Ok(())
-            },
-        );
+        let consume = |_: i32| {
+            count += 1;
+            Ok(())
+        };
+        let result = pollster::block_on(ordered(2, inputs, || Ok, consume));
         assert!(matches!(result, Err(Error::Interrupted)) && count == 3);
     }
 
@@ -168,6 +160,6 @@ mod tests {
     #[should_panic]
     fn a_panic_of_a_worker_is_passed_on() {
         let work = |n: usize| if n == 5 { panic!("on purpose") } else { Ok(n) };
-        let _ = ordered(3, (0..1000).map(Ok), || work, |_| Ok(()));
+        let _ = pollster::block_on(ordered(3, (0..1000).map(Ok), || work, |_| Ok(())));
     }
 }

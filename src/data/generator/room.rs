@@ -1,16 +1,17 @@
 //! Is there room for what an unusual `dupe_factor` asks for? Better told before hours than after.
 
+use super::disk::Disk;
 use super::store::Store;
 use crate::data::{Error, InstanceOptions};
-use std::path::Path;
 
 /// Bytes of a token of an instance, at least.
-const IN_MEMORY: u64 = 4;
 #[cfg(not(target_family = "wasm"))]
+const IN_MEMORY: u64 = 4;
 const ON_DISK: u64 = 2;
 
 /// # Errors
 /// When the instances cannot be in memory together.
+#[cfg(not(target_family = "wasm"))]
 pub(super) fn check_memory(store: &Store, options: &InstanceOptions) -> Result<(), Error> {
     let needed = least(store, options).saturating_mul(IN_MEMORY);
     // The system knows best, and gives back at once what is not written to.
@@ -19,15 +20,12 @@ pub(super) fn check_memory(store: &Store, options: &InstanceOptions) -> Result<(
 }
 
 /// # Errors
-/// When the disk of `folder` tells that it has too little room for the instances.
-#[cfg(not(target_family = "wasm"))]
-pub(super) fn check_disk(store: &Store, options: &InstanceOptions, folder: &Path) -> Result<(), Error> {
+/// When the disk tells that it has too little room for the instances.
+pub(super) fn check_disk(store: &Store, options: &InstanceOptions, disk: &Disk) -> Result<(), Error> {
     let needed = least(store, options).saturating_mul(ON_DISK);
     // A disk that does not tell will tell when it is full.
-    match fs4::available_space(folder) {
-        Ok(free) if free < needed => {
-            Err(too_many(options, needed, &format!("the disk of {}", folder.display())))
-        }
+    match disk.free() {
+        Some(free) if free < needed => Err(too_many(options, needed, &disk.name())),
         _ => Ok(()),
     }
 }

@@ -2,11 +2,11 @@
 //! in memory; the buckets, sorted one by one, are all instances in the order of their keys. So the order depends on
 //! neither the number of buckets nor the order in which instances arrive.
 
+use super::disk::Disk;
 use super::ids::IdWidth;
 use super::spill::Spill;
 use crate::data::Error;
 use crate::data::instances::InstanceView;
-use std::path::Path;
 
 /// Bytes a bucket aims at.
 const BUCKET: u64 = 1 << 20;
@@ -38,13 +38,13 @@ struct Bucket {
 }
 
 impl Shuffler {
-    /// For about `bytes` bytes of instances; what does not stay in memory goes to `folder`.
-    pub(super) fn new(folder: &Path, bytes: u64) -> Self {
+    /// For about `bytes` bytes of instances; what does not stay in memory goes to `disk`.
+    pub(super) fn new(disk: &Disk, bytes: u64) -> Self {
         let buckets = bytes.div_ceil(BUCKET).clamp(1, (PIECES / SMALLEST_PIECE) as u64) as usize;
         let piece = (PIECES / buckets).clamp(SMALLEST_PIECE, LARGEST_PIECE);
         let bucket = Bucket { instances: 0, written: 0, last_piece: NO_PIECE, filled: ADDRESS };
         let (buckets, pieces) = (vec![bucket; buckets], vec![0; buckets * piece]);
-        Self { spill: Spill::new(folder), buckets, pieces, piece }
+        Self { spill: Spill::new(disk), buckets, pieces, piece }
     }
 
     /// Number of buckets.
@@ -83,6 +83,7 @@ impl Shuffler {
     }
 
     /// How many instances there are in the buckets before each one.
+    #[cfg(not(target_family = "wasm"))]
     pub(super) fn starts(&self) -> Vec<u64> {
         let counts = self.buckets.iter().map(|bucket| bucket.instances);
         counts.scan(0, |sum, count| Some(std::mem::replace(sum, *sum + count))).collect()
@@ -199,7 +200,7 @@ mod tests {
     fn pieces_take_as_much_memory_for_any_number_of_buckets() {
         let folder = tempfile::tempdir().unwrap();
         for bytes in [1, 50 << 20, 3 << 30, 1 << 50] {
-            let mut shuffler = Shuffler::new(folder.path(), bytes);
+            let mut shuffler = Shuffler::new(&Disk::at(folder.path()), bytes);
             assert!(shuffler.pieces.len() <= PIECES, "{bytes}");
             // Half of them in the first bucket, on disk by the end, and some in all others.
             let (mut written, mut sum) = (Vec::new(), 0u64);

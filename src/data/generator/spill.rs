@@ -1,21 +1,16 @@
-//! Bytes that are written once and read anywhere: in memory as long as they are few, then in a file without a name,
-//! which the system removes however the program ends.
+//! Bytes that are written once and read anywhere: in memory as long as they are few, then in a file.
 
+use super::disk::{Disk, DiskFile};
 use crate::data::Error;
-use crate::data::read_at::read_exact_at;
-use std::fs::File;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io;
 
-/// As many bytes stay in memory.
-const IN_MEMORY: usize = 4 << 20;
-/// A file is written in pieces of this size.
+/// A file is written in pieces of this size; fewer bytes stay in memory.
 const PIECE: usize = 1 << 20;
 
 pub(super) struct Spill {
     /// Where a file is made if it must be.
-    folder: PathBuf,
-    file: Option<File>,
+    disk: Disk,
+    file: Option<DiskFile>,
     /// Bytes in the file.
     flushed: u64,
     /// What is not in the file.
@@ -23,8 +18,8 @@ pub(super) struct Spill {
 }
 
 impl Spill {
-    pub(super) fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), file: None, flushed: 0, tail: Vec::new() }
+    pub(super) fn new(disk: &Disk) -> Self {
+        Self { disk: disk.clone(), file: None, flushed: 0, tail: Vec::new() }
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -33,8 +28,8 @@ impl Spill {
 
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.tail.extend_from_slice(bytes);
-        if self.tail.len() >= IN_MEMORY || (self.file.is_some() && self.tail.len() >= PIECE) {
-            self.flush().map_err(|error| self.failed(error))?;
+        if self.tail.len() >= PIECE {
+            self.flush().map_err(|error| self.disk.failed(error))?;
         }
         Ok(())
     }
@@ -42,9 +37,9 @@ impl Spill {
     fn flush(&mut self) -> io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
-            none => none.insert(tempfile::tempfile_in(&self.folder)?),
+            none => none.insert(self.disk.create()?),
         };
-        file.write_all(&self.tail)?;
+        file.append(&self.tail)?;
         self.flushed += self.tail.len() as u64;
         self.tail.clear();
         self.tail.shrink_to(2 * PIECE);
@@ -56,29 +51,26 @@ impl Spill {
         let in_file = self.flushed.saturating_sub(at).min(into.len() as u64) as usize;
         let (from_file, from_tail) = into.split_at_mut(in_file);
         if let Some(file) = &self.file {
-            read_exact_at(file, from_file, at).map_err(|error| self.failed(error))?;
+            file.read_exact_at(from_file, at).map_err(|error| self.disk.failed(error))?;
         }
         let start = (at + in_file as u64).saturating_sub(self.flushed) as usize;
         from_tail.copy_from_slice(&self.tail[start..start + from_tail.len()]);
         Ok(())
-    }
-
-    fn failed(&self, error: io::Error) -> Error {
-        Error::Spill { folder: self.folder.clone(), error }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn what_was_appended_is_read_wherever_it_is() {
         let folder = tempfile::tempdir().unwrap();
-        let mut spill = Spill::new(folder.path());
+        let mut spill = Spill::new(&Disk::at(folder.path()));
         let piece: Vec<u8> = (0..PIECE / 4 + 7).map(|n| (n * 31 % 251) as u8).collect();
         let mut all = Vec::new();
-        while all.len() < IN_MEMORY + 3 * PIECE {
+        while all.len() < 4 * PIECE {
             spill.append(&piece).unwrap();
             all.extend_from_slice(&piece);
             let mut end = vec![0; 1000];
@@ -103,8 +95,8 @@ mod tests {
 
     #[test]
     fn a_folder_that_takes_no_file_is_told() {
-        let mut spill = Spill::new(Path::new("/nonexistent/folder"));
-        let error = spill.append(&vec![0; IN_MEMORY]).unwrap_err().to_string();
+        let mut spill = Spill::new(&Disk::at(Path::new("/nonexistent/folder")));
+        let error = spill.append(&vec![0; PIECE]).unwrap_err().to_string();
         assert!(error.contains("/nonexistent/folder") && error.contains("intermediate"), "{error}");
     }
 }

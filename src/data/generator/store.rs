@@ -1,13 +1,14 @@
 //! All documents as ids, on disk where they are many: each token is made once and read as often as instances need it.
 
+use super::disk::Disk;
 use super::encode::Encoded;
 use super::ids::IdWidth;
 use super::spill::Spill;
 use crate::data::library::Library;
 use crate::data::{DataReport, Documents, Error, InstanceOptions};
+#[cfg(not(target_family = "wasm"))]
 use sha2::{Digest, Sha256};
 use std::ops::Range;
-use std::path::Path;
 
 /// Sentences and tokens that a reader keeps at hand.
 const WINDOW_SENTENCES: u64 = 4096;
@@ -31,13 +32,13 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// An empty one; what does not stay in memory goes to `folder`.
-    pub(super) fn new(folder: &Path, width: IdWidth) -> Self {
+    /// An empty one; what does not stay in memory goes to `disk`.
+    pub(super) fn new(disk: &Disk, width: IdWidth) -> Self {
         Self {
             width,
-            ids: Spill::new(folder),
-            sentence_starts: Spill::new(folder),
-            document_starts: Spill::new(folder),
+            ids: Spill::new(disk),
+            sentence_starts: Spill::new(disk),
+            document_starts: Spill::new(disk),
             tokens: 0,
             sentences: 0,
             documents: 0,
@@ -87,6 +88,7 @@ impl Store {
     }
 
     /// SHA-256 of everything.
+    #[cfg(not(target_family = "wasm"))]
     pub(super) fn checksum(&self) -> Result<String, Error> {
         let mut hash = Sha256::new();
         let mut piece = vec![0; 1 << 16];

@@ -1,5 +1,6 @@
 //! What a text of any size amounts to, before anything is made of it.
 
+use super::disk::Disk;
 use super::store::StoreReader;
 use super::text::{Counters, TextSource};
 use super::{GeneratorProgress, TextOptions, tell, tokenize};
@@ -44,8 +45,10 @@ pub fn survey_text(
 ) -> Result<TextSurvey, Error> {
     let origin = TextSource::name_all(&sources);
     let counters = Counters::default();
-    let folder = std::env::temp_dir();
-    let store = tokenize(sources, tokenizer, options, &folder, &counters, &mut tell(progress))?;
+    let disk = Disk::at(&std::env::temp_dir());
+    let mut tell = tell(progress);
+    let tokenized = tokenize(sources, tokenizer, options, &disk, &counters, &mut tell);
+    let store = pollster::block_on(tokenized)?;
     let mut reader = StoreReader::new(&store);
     let (mut longest_document, mut sampled) = (0, 0);
     let mut sample = Documents { origin, documents: Vec::new() };

@@ -1,11 +1,12 @@
 //! Files of text → batches of whole lines, with little of them in memory at a time.
 
+#[cfg(not(target_family = "wasm"))]
 use crate::data::corpus::BUNDLED;
+#[cfg(target_family = "wasm")]
+use crate::data::host::HostFile;
 use crate::data::{Error, holds_records};
 use flate2::bufread::MultiGzDecoder;
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,11 +19,17 @@ const LONGEST_LINE: usize = 16 << 20;
 #[derive(Clone, Debug, PartialEq)]
 pub enum TextSource {
     /// A file.
-    File(PathBuf),
+    #[cfg(not(target_family = "wasm"))]
+    File(std::path::PathBuf),
     /// Standard input.
+    #[cfg(not(target_family = "wasm"))]
     Stdin,
     /// The corpus that comes with this crate.
+    #[cfg(not(target_family = "wasm"))]
     Bundled,
+    /// A file of the page.
+    #[cfg(target_family = "wasm")]
+    Host(HostFile),
 }
 
 impl TextSource {
@@ -34,7 +41,10 @@ impl TextSource {
             [first, rest @ ..] => format!("{} and {} more", first.name(), rest.len()),
         }
     }
+}
 
+#[cfg(not(target_family = "wasm"))]
+impl TextSource {
     fn name(&self) -> String {
         match self {
             Self::File(path) => path.display().to_string(),
@@ -50,6 +60,33 @@ impl TextSource {
             Self::Stdin => None,
             Self::Bundled => Some(BUNDLED.len() as u64),
         }
+    }
+
+    fn open(&self) -> io::Result<Box<dyn Read + Send>> {
+        Ok(match self {
+            Self::Stdin => Box::new(io::stdin()),
+            Self::Bundled => Box::new(BUNDLED),
+            Self::File(path) => Box::new(std::fs::File::open(path)?),
+        })
+    }
+}
+
+#[cfg(target_family = "wasm")]
+impl TextSource {
+    fn name(&self) -> String {
+        let Self::Host(file) = self;
+        file.name.clone()
+    }
+
+    /// How long it is.
+    pub(super) fn bytes(&self) -> Option<u64> {
+        let Self::Host(file) = self;
+        Some(file.bytes())
+    }
+
+    fn open(&self) -> io::Result<Box<dyn Read + Send>> {
+        let Self::Host(file) = self;
+        Ok(Box::new(file.reader()))
     }
 }
 
@@ -142,11 +179,7 @@ impl Open {
     fn new(source: &TextSource, read: &Arc<AtomicU64>) -> Result<Self, Error> {
         let origin = source.name();
         let failed = |error| Error::Read { path: origin.clone().into(), error };
-        let reader: Box<dyn Read + Send> = match source {
-            TextSource::Stdin => Box::new(io::stdin()),
-            TextSource::Bundled => Box::new(BUNDLED),
-            TextSource::File(path) => Box::new(File::open(path).map_err(failed)?),
-        };
+        let reader = source.open().map_err(failed)?;
         let mut bytes = BufReader::with_capacity(BATCH, Counted { reader, read: read.clone() });
         let start = bytes.fill_buf().map_err(failed)?;
         let is_gzip = start.starts_with(&[0x1f, 0x8b]);

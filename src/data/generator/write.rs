@@ -1,9 +1,10 @@
 //! Instances → records → files, dealt out in turn.
 
+use super::create::GeneratorOptions;
 use super::ids::IdWidth;
 use super::output::Output;
 use super::shuffle::{Scratch, Shuffler, sorted};
-use super::{GeneratorOptions, Stage, Tell, parallel};
+use super::{Stage, Tell, parallel};
 use crate::data::instances::{InstanceView, Instances};
 use crate::data::records::Encoder;
 use crate::data::{Error, Features};
@@ -84,7 +85,7 @@ fn write<W: FnMut(usize) -> Result<Records, Error>>(
     tell: Tell,
 ) -> Result<Written, Error> {
     let mut written = Written { instances: 0, random_next: 0, examples: Features::default() };
-    parallel::ordered(options.text.threads, shares, worker, |records| {
+    let all = parallel::ordered(options.text.threads, shares, worker, |records| {
         for (file, bytes) in records.files.iter().enumerate() {
             output.append(file, bytes)?;
         }
@@ -94,7 +95,8 @@ fn write<W: FnMut(usize) -> Result<Records, Error>>(
             written.examples = records.examples;
         }
         tell(Stage::Writing, written.instances, Some(total))
-    })?;
+    });
+    pollster::block_on(all)?;
     Ok(written)
 }
 
