@@ -164,7 +164,7 @@ test("Chromium refuses what no examples can be made of, and gives up", { timeout
     }
     const texts = refusals.results.filter(([, [name]]) => name === "TextError").map(([, [, , message]]) => message);
     assert.equal(texts.length, 3, texts.join());
-    for (const [i, words] of [/empty/, /blank/, /single document.*\(useNextSentenceLabel: false\)/].entries()) assert.match(texts[i], words);
+    for (const [i, words] of [/empty/, /no token/, /single document.*\(useNextSentenceLabel: false\)/].entries()) assert.match(texts[i], words);
     assert.deepEqual(refusals.without.slice(0, 2), ["OptionError", "options"]);
     for (const [, , message] of refusals.aborted) assert.equal(message, "changed my mind");
     assert.deepEqual(messages, []);

@@ -93,7 +93,7 @@ test("a run to its end, and what can be done with saved runs", { timeout: TIMEOU
     for (const words of ["Reading", "Training a vocabulary of up to 1,024 word pieces", "Counting documents and sentences", "12 documents"]) {
       assert.ok((await report()).some((text) => text.includes(words)), words);
     }
-    for (const words of [/^Not started$/, /^Making examples from the text$/, /^Compiling shaders: \d+ of \d+$/, /^Step \d+ of 60$/]) {
+    for (const words of [/^Not started$/, /^Reading the text$/, /^Making examples from the text$/, /^Compiling shaders: \d+ of \d+$/, /^Step \d+ of 60$/]) {
       assert.ok((await progress()).some((text) => words.test(text)), String(words));
     }
     const name = page.locator("#saved .name");

@@ -109,12 +109,9 @@ for (const [browser, launch] of [
         const { createPretrainingData, getDistributionStrategy, runBertPretrain } = await api;
         const strategy = await getDistributionStrategy();
         const losses = [];
-        for (let i = 0; i < 2; i++) {
-          const run = runBertPretrain(strategy, { ...options, steps: 3, stepsPerLoop: 1 });
-          losses.push([]);
-          for await (const event of run) if (event.kind === "progress") losses[i].push(event.loss);
-          await run.finished;
-        }
+        const run = runBertPretrain(strategy, { ...options, steps: 100, learningRate: 1e-2 });
+        for await (const event of run) if (event.kind === "progress") losses.push(event.loss);
+        await run.finished;
         await emptied();
 
         // More than it reads before it hears of its end.
@@ -140,8 +137,7 @@ for (const [browser, launch] of [
         await emptied();
         return { losses, kinds, stages, aborted };
       }, { vocabSize: 300, config: { hiddenSize: 16, numHiddenLayers: 1, numAttentionHeads: 2, intermediateSize: 32, maxPositionEmbeddings: 32 }, batchSize: 8, maxSeqLength: 32, dupeFactor: 1, maxTokensInMemory: 1000 });
-      assert.equal(seen.losses[0].length, 3);
-      assert.deepEqual(seen.losses[0], seen.losses[1]);
+      assert.ok(seen.losses.at(-1) < seen.losses[0] - 0.5, String(seen.losses));
       assert.equal(seen.kinds.at(-2), "AbortError");
       assert.match(seen.kinds.at(-1), /while the text was read/);
       assert.deepEqual([...new Set(seen.kinds.slice(0, -2))], ["reading"]);
@@ -190,7 +186,7 @@ test("without a private file system, examples are in memory up to a limit", { ti
       return [await make({}), await make({ dupeFactor: 2000 }).catch(({ name, message }) => `${name}: ${message}`)];
     }, OPTIONS);
     assert.ok(little[0] > 1e6 && little[1] === 2, String(little));
-    assert.match(much, /^OptionError: dupeFactor: 2000, .* more than 0\.4 GB, which 256 MiB of memory \(there is no private file system here: .*Node\) do not have$/);
+    assert.match(much, /^OptionError: dupeFactor: 2000, .* more than 0\.5 GB, which 256 MiB of memory \(there is no private file system here: .*Node\) does not have$/);
   }));
 
 test("a file that changed since it was chosen is named", { timeout: TIMEOUT }, () =>

@@ -7,7 +7,8 @@ use crate::data::{Error, WordCounts};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
-/// Counts the words of files. `progress` is told how far it is, and may break it off.
+/// Counts the words of files. `progress` is told how far it is, and may break it off. Natively the future
+/// does not wait: poll it once.
 ///
 /// # Errors
 /// When a file cannot be read, there is no word, or `progress` breaks it off ([`Error::Interrupted`]).
