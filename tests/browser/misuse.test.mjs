@@ -192,10 +192,11 @@ test("Chromium: memory that is not enough is told, and the next call finds a new
       const { model } = await api.runBertPretrain(strategy, options).finished;
       const vocabulary = await api.trainVocabulary(options.text);
       const refused = [];
+      const much = { dupeFactor: 1_000_000, maxTokensInMemory: 2 ** 31 - 1 };
       // Called, and in a run, which goes on by itself.
       for (const begin of [
-        () => api.createPretrainingData(options.text, { vocabulary, dupeFactor: 1_000_000 }),
-        () => api.runBertPretrain(strategy, { ...options, dupeFactor: 1_000_000 }).finished,
+        () => api.createPretrainingData(options.text, { vocabulary, ...much }),
+        () => api.runBertPretrain(strategy, { ...options, ...much }).finished,
       ]) {
         refused.push(await refusal(begin()));
         refused.push((await api.trainVocabulary(options.text)) === vocabulary);

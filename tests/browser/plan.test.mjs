@@ -52,7 +52,7 @@ for (const [browser, launch] of [
         const { total } = compiling[0];
         assert.ok(total > 10);
         assert.deepEqual(compiling, Array.from({ length: total + 1 }, (_, done) => ({ kind: "compiling", done, total })));
-        assert.deepEqual([...new Set(events.map(({ kind }) => kind))], ["data", "compiling", "started", "progress", "done"]);
+        assert.deepEqual([...new Set(events.map(({ kind }) => kind))], ["reading", "data", "compiling", "started", "progress", "done"]);
       }
       const { nano, tiny, base } = result.presets;
       assert.equal(tiny.parameters, 1_552_898);

@@ -55,7 +55,9 @@ for (const [browser, launch] of [
       const folder = mkdtempSync(join(tmpdir(), "wgpu-bert-training-"));
       try {
         const run = await page.evaluate(train, { options: OPTIONS, prompt: PROMPT });
-        const [data, started, ...rest] = run.events.filter(({ kind }) => kind !== "compiling");
+        const [reading, ...others] = run.events.filter(({ kind }) => kind !== "compiling");
+        const [data, started, ...rest] = others.filter(({ kind }) => kind !== "reading");
+        assert.deepEqual([reading.kind, reading.stage, reading.done, reading.total], ["reading", "vocabulary", OPTIONS.text.length, OPTIONS.text.length]);
         assert.equal(data.kind, "data");
         assert.deepEqual([data.documents, data.sentences, data.unknownShare], [3, 30, 0]);
         assert.ok(data.instances > 10 && data.tokens > 200 && data.vocabSize > 20);
@@ -178,7 +180,7 @@ for (const [browser, launch] of [
       assert.equal(result.afterStop.masks.length, 2);
       assert.deepEqual(result.aborted, ["AbortError", true]);
       assert.equal(result.refused, "not today");
-      assert.deepEqual(result.kinds, ["data", "compiling", "started", "progress", "done"]);
+      assert.deepEqual(result.kinds, ["reading", "data", "compiling", "started", "progress", "done"]);
     }));
 
   test(`${browser} refuses what cannot be trained`, { timeout: TIMEOUT }, () =>
@@ -196,7 +198,7 @@ for (const [browser, launch] of [
           const finished = await run.finished.catch((error) => error);
           let iterated;
           try {
-            for await (const event of run) if (!["data", "compiling"].includes(event.kind)) throw new Error(event.kind);
+            for await (const event of run) if (!["reading", "data", "compiling"].includes(event.kind)) throw new Error(event.kind);
           } catch (error) {
             iterated = error;
           }
