@@ -75,7 +75,7 @@ async function measureAll({ config, vocabSize, peers, steps, browser }) {
       // A library may tell an error of the device here only, and go on with wrong numbers.
       page.on("console", (message) => ["error", "warning", "warn"].includes(message.type()) && console.error(`${module}: ${message.text()}`));
       await page.goto(`http://localhost:${server.port}/`);
-      const call = async ({ module, setup }) => (await import(`/${module}.js`)).measure(setup).catch((error) => ({ error: error.stack ?? error.message ?? String(error) }));
+      const call = async ({ module, setup }) => (await import(`/${module}.js`)).measure(setup).catch((error) => ({ error: error.message ?? String(error) }));
       const result = await page.evaluate(call, { module, setup: { config, vocabSize, steps } });
       await page.close();
       if (result.error) throw new Error(`${module}: ${result.error}`);
