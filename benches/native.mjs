@@ -1,4 +1,5 @@
-// How long a training step takes natively, next to other programs on the same machine, one after another in one run:
+// How long a training step takes natively, next to other programs on the same machine. They take turns, three times, so that
+// whatever else the machine does meets all alike:
 //
 //     node benches/native.mjs [--model_size tiny] [--vocab_size 8192] [--steps 10] [--peers torch-gathered,torch-default] [--json]
 //
@@ -12,6 +13,7 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
+const ROUNDS = 3;
 const PEERS = {
   "torch-gathered": (...setup) => torch("gathered", setup),
   "torch-default": (...setup) => torch("default", setup),
@@ -42,13 +44,22 @@ const unknown = peers.find((peer) => !(peer in PEERS));
 if (unknown) throw new Error(`--peers must be some of ${Object.keys(PEERS)}, but not ${unknown}`);
 
 const flags = ["--model_size", model_size, "--vocab_size", vocab_size, "--steps", steps, "--json"];
-const report = run("cargo", ["run", "--release", "--locked", "--", "bench", ...flags]);
-report.peers = {};
+const programs = { ours: () => run("cargo", ["run", "--release", "--locked", "--", "bench", ...flags]) };
+for (const peer of peers) programs[peer] = () => PEERS[peer](model_size, vocab_size, steps);
+const results = Object.fromEntries(Object.keys(programs).map((name) => [name, []]));
+for (let round = 0; round < ROUNDS; round++) for (const name in programs) results[name].push(programs[name]());
+
+/** The round of the median step, with the shortest step of all. */
+function median(rounds) {
+  const sorted = [...rounds].sort((a, b) => a.step_ms - b.step_ms);
+  return { ...sorted[Math.floor(sorted.length / 2)], min_step_ms: Math.min(...rounds.map((round) => round.min_step_ms)) };
+}
+
+const report = { ...median(results.ours), peers: {}, load: loadavg()[0] };
 for (const peer of peers) {
-  const result = PEERS[peer](model_size, vocab_size, steps);
+  const result = median(results[peer]);
   report.peers[peer] = { ...result, ratio: result.step_ms / report.step_ms };
 }
-report.load = loadavg()[0];
 if (json) {
   console.log(JSON.stringify(report));
 } else {

@@ -3,7 +3,8 @@
 //     npm run -s bench:web -- [--config tiny] [--vocab_size 8192] [--peers jax-js,tfjs] [--steps 5]
 //                             [--browser chromium|firefox] [--json]
 //
-// Fails where losses do not agree, since then the libraries do not compute the same. `--peers none` measures ours alone.
+// They step in turn, so that whatever else the machine does meets all alike. Fails where losses do not agree, since then
+// the libraries do not compute the same. `--peers none` measures ours alone.
 // Tells a table, or with `--json` one line of JSON: what the command `bench` tells, and `peers` with a `ratio` each, its
 // time over ours. Needs the package in dist/.
 import { cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -57,6 +58,37 @@ async function makeSite(folder) {
   writeFileSync(join(folder, "index.html"), "<!doctype html><title>bench</title><link rel=icon href=data:,>");
 }
 
+/** Gives turns to several, one after the other; a turn lasts until its owner asks for the next, or ends. */
+class Turns {
+  #owners;
+  #waiting = new Map();
+
+  constructor(owners) {
+    this.#owners = [...owners];
+  }
+
+  next(owner) {
+    return new Promise((resolve) => {
+      this.#waiting.set(owner, resolve);
+      this.#pass();
+    });
+  }
+
+  end(owner) {
+    this.#owners = this.#owners.filter((other) => other !== owner);
+    this.#pass();
+  }
+
+  #pass() {
+    const isAtWork = (owner) => !this.#waiting.has(owner);
+    if (this.#owners.length === 0 || this.#owners.some(isAtWork)) return;
+    const owner = this.#owners.shift();
+    this.#owners.push(owner);
+    this.#waiting.get(owner)();
+    this.#waiting.delete(owner);
+  }
+}
+
 /** Where the losses of two libraries part, if they do. */
 function disagreement(ours, theirs) {
   const step = theirs.findIndex((loss, i) => i < ours.length && !(Math.abs(loss / ours[i] - 1) <= TOLERANCE));
@@ -70,21 +102,23 @@ async function measureAll({ config, vocabSize, peers, steps, browser }) {
     await makeSite(folder);
     opened = await BROWSERS[browser]();
     server = await serve({ folder });
-    const measure = async (module) => {
+    const turns = new Turns(["ours", ...peers]);
+    const measure = async (name, module) => {
       const page = await opened.newPage();
       // A library may tell an error of the device here only, and go on with wrong numbers.
-      page.on("console", (message) => ["error", "warning", "warn"].includes(message.type()) && console.error(`${module}: ${message.text()}`));
+      page.on("console", (message) => ["error", "warning", "warn"].includes(message.type()) && console.error(`${name}: ${message.text()}`));
+      await page.exposeFunction("turn", () => turns.next(name));
       await page.goto(`http://localhost:${server.port}/`);
       const call = async ({ module, setup }) => (await import(`/${module}.js`)).measure(setup).catch((error) => ({ error: error.message ?? String(error) }));
       const result = await page.evaluate(call, { module, setup: { config, vocabSize, steps } });
-      await page.close();
-      if (result.error) throw new Error(`${module}: ${result.error}`);
+      turns.end(name);
+      if (result.error) throw new Error(`${name}: ${result.error}`);
       return result;
     };
-    const ours = await measure("ours");
+    const [ours, ...results] = await Promise.all([measure("ours", "ours"), ...peers.map((peer) => measure(peer, PEERS[peer]))]);
     const report = { kind: "bench_web", browser, config, vocab_size: vocabSize, ...ours, peers: {} };
-    for (const peer of peers) {
-      const result = await measure(PEERS[peer]);
+    for (const [i, peer] of peers.entries()) {
+      const result = results[i];
       const problem = disagreement(ours.losses, result.losses);
       if (problem) throw new Error(`${peer}: ${problem}`);
       report.peers[peer] = { ...result, ratio: result.step_ms / ours.step_ms };

@@ -42,5 +42,5 @@ export async function measure({ config, vocabSize, steps }) {
     inputIds: [...ids], inputMask: [...mask], segmentIds: [...segments],
     maskedLmPositions: [...positions], maskedLmIds: [...labels], nextSentenceLabels: [...next],
   };
-  return benchmark("auto", options, workload, steps);
+  return benchmark("auto", options, workload, steps, { next: () => turn() });
 }

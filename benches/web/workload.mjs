@@ -96,12 +96,13 @@ const LONG_ENOUGH_MS = 100_000;
 
 /**
  * Calls `step`, which resolves to the loss, `WARMUP_STEPS` times and then `steps` times, or fewer where that takes too
- * long.
+ * long. Before each it waits for `turn()`, which the page is given.
  */
 export async function timeSteps(step, steps) {
   const [losses, times] = [[], []];
   let counted = 0;
   while (times.length < WARMUP_STEPS + steps && (counted < LONG_ENOUGH_MS || times.length <= WARMUP_STEPS)) {
+    await turn();
     const start = performance.now();
     losses.push(await step(times.length));
     times.push(performance.now() - start);

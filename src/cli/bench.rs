@@ -72,7 +72,8 @@ pub fn run(flags: &BenchFlags) -> Result<(), CliError> {
         return Err(misfit.into());
     }
     let workload = Workload::random(&options, seq_length, predictions);
-    let report = pollster::block_on(benchmark(Some(&strategy), &options, &workload, flags.steps))?;
+    let report =
+        pollster::block_on(benchmark(Some(&strategy), &options, &workload, flags.steps, async || {}))?;
     output::result(if flags.json { to_json(&report, flags)?.to_string() } else { to_text(&report, flags) })
 }
 

@@ -14,6 +14,16 @@ use crate::checkpoint::names::read_parameters;
 use crate::data::Features;
 use crate::train::benchmark::{self, Workload};
 
+#[wasm_bindgen]
+extern "C" {
+    /// Lets several programs step in turn.
+    pub type Turns;
+
+    /// Resolves when it is this one's turn.
+    #[wasm_bindgen(method, catch)]
+    async fn next(this: &Turns) -> Result<JsValue, JsValue>;
+}
+
 /// One batch, under the names of the reference's features, and a model.safetensors.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -27,7 +37,8 @@ struct Given {
     next_sentence_labels: Vec<u32>,
 }
 
-/// `benchmark(strategy, options, workload, steps)`: trains on one batch, and tells the report of the command `bench`.
+/// `benchmark(strategy, options, workload, steps, turns)`: trains on one batch, a step in a turn, and tells the report of
+/// the command `bench`.
 ///
 /// # Errors
 /// Those of `measureStep`; a `ModelFileError` for weights of another model, a `TextError` for a batch of another shape.
@@ -37,6 +48,7 @@ pub async fn benchmark(
     options: JsValue,
     workload: JsValue,
     steps: usize,
+    turns: Turns,
 ) -> Result<JsValue, JsValue> {
     let strategy = derive(strategy.as_deref()).await.map_err(Rejection::from)?;
     let Resolved { options, instances, .. } = without_text(options)?;
@@ -55,7 +67,9 @@ pub async fn benchmark(
         next_sentence_labels: given.next_sentence_labels,
     };
     let weights = read_parameters(&options.config, &file).map_err(Rejection::from)?;
-    let report =
-        benchmark::benchmark(Some(&strategy), &options, &Workload { weights, features }, steps).await;
+    let workload = Workload { weights, features };
+    // Whoever gives turns and cannot any more is going to close this page.
+    let before_step = async || drop(turns.next().await);
+    let report = benchmark::benchmark(Some(&strategy), &options, &workload, steps, before_step).await;
     Ok(to_js(&report.map_err(Rejection::from)?)?)
 }

@@ -119,7 +119,7 @@ pub struct KernelReport {
 }
 
 /// Measure `steps` training steps on a workload, after [`WARMUP_STEPS`] others, each waited for; then the kernels one by
-/// one, where the adapter can, and the best matrix product.
+/// one, where the adapter can, and the best matrix product. `before_step` is awaited before each step, outside its time.
 ///
 /// # Errors
 /// As [`run_bert_pretrain`](super::run_bert_pretrain).
@@ -128,6 +128,7 @@ pub async fn benchmark(
     options: &PretrainOptions,
     workload: &Workload,
     steps: usize,
+    mut before_step: impl AsyncFnMut(),
 ) -> Result<BenchmarkReport, TrainError> {
     let strategy = strategy.ok_or(StrategyError::NotGiven)?;
     let Workload { weights, features } = workload;
@@ -151,6 +152,7 @@ pub async fn benchmark(
 
     let (mut times, mut losses) = (Vec::new(), Vec::new());
     for (step, batch) in (0..(WARMUP_STEPS + steps) as u64).zip(batches.iter().cycle()) {
+        before_step().await;
         let start = Instant::now();
         trainer.submit(batch, &step_scalars(options, step, 0), true).await?;
         let metrics = trainer.metrics().await?;
