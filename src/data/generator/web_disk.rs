@@ -6,11 +6,11 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 
 /// Small reads are served from blocks of this size, since every call of the browser's file system takes its time.
-const BLOCK: usize = 16 << 10;
+const BLOCK: usize = 4 << 10;
 /// Blocks of a file in memory, 32 MiB; one has its place by its number.
-const BLOCKS: usize = 2048;
+const BLOCKS: usize = 8192;
 /// Longer reads go to the file at once.
-const SMALL: usize = 4 << 10;
+const SMALL: usize = 2 << 10;
 
 /// The worker's room for intermediate data.
 pub type Disk = Workspace;
