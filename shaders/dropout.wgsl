@@ -43,6 +43,9 @@ fn dropout(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups:
   let quad = (group.y * groups.x + group.x) * 64u + lane;
   let hash = pcg4d(vec4u(quad, p.site, key_a[p.key_a_word], key_b[p.key_b_word]));
   let first = quad * 4u;
-  let end = min(first + 4u, p.len);
-  for (var i = first; i < end; i += 1u) { y[i] = select(0.0, x[i] * p.scale, hash[i - first] >= p.threshold); }
+  if (first >= p.len) { return; }
+  let i = min(first + vec4u(0u, 1u, 2u, 3u), vec4u(p.len - 1u));
+  let kept = select(vec4f(), vec4f(x[i.x], x[i.y], x[i.z], x[i.w]) * p.scale, hash >= vec4u(p.threshold));
+  // From the last to the first, which is right where some are past the end.
+  y[i.w] = kept.w; y[i.z] = kept.z; y[i.y] = kept.y; y[i.x] = kept.x;
 }

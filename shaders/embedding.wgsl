@@ -20,7 +20,7 @@
 //     segment_sums        f32 [max_segments, width]
 //     table               f32 [entries, width]; entries without a row are left alone
 //
-// One invocation per element of the result.
+// An invocation computes COLUMNS elements of a row of the result, at most.
 
 struct Params {
   width: u32,
@@ -32,10 +32,14 @@ struct Params {
 
 @group(0) @binding(0) var<uniform> p: Params;
 
-// The row and the column of an invocation.
-fn place(group: vec3u, groups: vec3u, lane: u32) -> vec2u {
+// The row of an invocation, and its columns: every `step`th from `first` on, COLUMNS at most.
+override COLUMNS: u32 = 1u;
+struct Place { row: u32, first: u32, step: u32 }
+
+fn place(group: vec3u, groups: vec3u, lane: u32) -> Place {
   let number = (group.y * groups.x + group.x) * 64u + lane;
-  return vec2u(number / p.width, number % p.width);
+  let step = (p.width + COLUMNS - 1u) / COLUMNS;
+  return Place(number / step, number % step, step);
 }
 
 @group(0) @binding(1) var<storage, read> word_ids: array<u32>;
@@ -49,12 +53,14 @@ fn place(group: vec3u, groups: vec3u, lane: u32) -> vec2u {
 fn forward(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
            @builtin(local_invocation_index) lane: u32) {
   let at = place(group, groups, lane);
-  let row = at.x;
-  let col = at.y;
-  if (row >= p.rows) { return; }
-  x[row * p.width + col] = word[word_ids[row] * p.width + col]
-                         + position[row % p.seq * p.width + col]
-                         + token_type[type_ids[row] * p.width + col];
+  if (at.row >= p.rows) { return; }
+  let to = at.row * p.width;
+  let from_word = word_ids[at.row] * p.width;
+  let from_position = at.row % p.seq * p.width;
+  let from_type = type_ids[at.row] * p.width;
+  for (var col = at.first; col < p.width; col += at.step) {
+    x[to + col] = word[from_word + col] + position[from_position + col] + token_type[from_type + col];
+  }
 }
 
 @group(0) @binding(1) var<storage, read> counts: array<u32>;
@@ -67,13 +73,14 @@ fn forward(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups:
 fn sum_segments(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
                 @builtin(local_invocation_index) lane: u32) {
   let at = place(group, groups, lane);
-  let segment = at.x;
-  let col = at.y;
-  if (segment >= counts[p.count_word]) { return; }
-  let end = segment_offsets[segment + 1u];
-  var sum = 0.0;
-  for (var i = segment_offsets[segment]; i < end; i += 1u) { sum += dx[rows[i] * p.width + col]; }
-  segment_sums_out[segment * p.width + col] = sum;
+  if (at.row >= counts[p.count_word]) { return; }
+  let start = segment_offsets[at.row];
+  let end = segment_offsets[at.row + 1u];
+  for (var col = at.first; col < p.width; col += at.step) {
+    var sum = 0.0;
+    for (var i = start; i < end; i += 1u) { sum += dx[rows[i] * p.width + col]; }
+    segment_sums_out[at.row * p.width + col] = sum;
+  }
 }
 
 @group(0) @binding(2) var<storage, read> id_offsets: array<u32>;
@@ -85,13 +92,14 @@ fn sum_segments(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) gr
 fn sum_ids(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
            @builtin(local_invocation_index) lane: u32) {
   let at = place(group, groups, lane);
-  let id = at.x;
-  let col = at.y;
-  if (id >= counts[p.count_word]) { return; }
-  let end = id_offsets[id + 1u];
-  var sum = 0.0;
-  for (var segment = id_offsets[id]; segment < end; segment += 1u) { sum += segment_sums[segment * p.width + col]; }
-  let to = ids[id] * p.width + col;
-  if (p.accumulate != 0u) { sum += table[to]; }
-  table[to] = sum;
+  if (at.row >= counts[p.count_word]) { return; }
+  let start = id_offsets[at.row];
+  let end = id_offsets[at.row + 1u];
+  let to = ids[at.row] * p.width;
+  for (var col = at.first; col < p.width; col += at.step) {
+    var sum = 0.0;
+    for (var segment = start; segment < end; segment += 1u) { sum += segment_sums[segment * p.width + col]; }
+    if (p.accumulate != 0u) { sum += table[to + col]; }
+    table[to + col] = sum;
+  }
 }

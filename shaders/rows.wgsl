@@ -8,7 +8,7 @@
 //   offsets   u32 [rows + 1]
 //   dst       f32 [rows, width]
 //
-// One invocation per element of dst.
+// An invocation computes COLUMNS elements of a row of dst, at most.
 
 struct Params { width: u32, rows: u32 }
 
@@ -18,27 +18,35 @@ struct Params { width: u32, rows: u32 }
 @group(0) @binding(3) var<storage, read> offsets: array<u32>;
 @group(0) @binding(4) var<storage, read_write> dst: array<f32>;
 
-// The row and the column of an invocation.
-fn place(group: vec3u, groups: vec3u, lane: u32) -> vec2u {
+// The row of an invocation, and its columns: every `step`th from `first` on, COLUMNS at most.
+override COLUMNS: u32 = 1u;
+struct Place { row: u32, first: u32, step: u32 }
+
+fn place(group: vec3u, groups: vec3u, lane: u32) -> Place {
   let number = (group.y * groups.x + group.x) * 64u + lane;
-  return vec2u(number / p.width, number % p.width);
+  let step = (p.width + COLUMNS - 1u) / COLUMNS;
+  return Place(number / step, number % step, step);
 }
 
 @compute @workgroup_size(64)
 fn gather(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
           @builtin(local_invocation_index) lane: u32) {
   let at = place(group, groups, lane);
-  if (at.x >= p.rows) { return; }
-  dst[at.x * p.width + at.y] = src[index[at.x] * p.width + at.y];
+  if (at.row >= p.rows) { return; }
+  let from_row = index[at.row] * p.width;
+  for (var col = at.first; col < p.width; col += at.step) { dst[at.row * p.width + col] = src[from_row + col]; }
 }
 
 @compute @workgroup_size(64)
 fn scatter(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
            @builtin(local_invocation_index) lane: u32) {
   let at = place(group, groups, lane);
-  if (at.x >= p.rows) { return; }
-  let end = offsets[at.x + 1u];
-  var sum = 0.0;
-  for (var j = offsets[at.x]; j < end; j += 1u) { sum += src[index[j] * p.width + at.y]; }
-  dst[at.x * p.width + at.y] = sum;
+  if (at.row >= p.rows) { return; }
+  let start = offsets[at.row];
+  let end = offsets[at.row + 1u];
+  for (var col = at.first; col < p.width; col += at.step) {
+    var sum = 0.0;
+    for (var j = start; j < end; j += 1u) { sum += src[index[j] * p.width + col]; }
+    dst[at.row * p.width + col] = sum;
+  }
 }

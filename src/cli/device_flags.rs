@@ -43,6 +43,8 @@ pub struct DeviceFlags {
 enum Kernels {
     /// For software adapters: tiles in registers, no barriers
     Register,
+    /// The same with tiles shared by subgroups, for software adapters with subgroups of 8 invocations
+    Subgroup,
     /// For GPUs: tiles in workgroup memory
     Workgroup,
 }
@@ -61,6 +63,7 @@ impl DeviceFlags {
     pub fn options(&self) -> DeviceOptions {
         let family = self.kernels.map(|kernels| match kernels {
             Kernels::Register => KernelFamily::Register,
+            Kernels::Subgroup => KernelFamily::Subgroup,
             Kernels::Workgroup => KernelFamily::Workgroup,
         });
         DeviceOptions { family, runtime_checks: self.runtime_checks, ..DeviceOptions::default() }

@@ -17,18 +17,15 @@ pub enum AdapterClass {
     Discrete,
 }
 
-/// Two ways to write the same kernel.
+/// Ways to write the same kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KernelFamily {
     /// One invocation holds a tile in registers, or a whole row; no workgroup memory, no barriers.
     Register,
+    /// As [`Register`](Self::Register), but a subgroup of 8 invocations shares a tile of a matrix product.
+    Subgroup,
     /// A workgroup shares tiles or a row through workgroup memory.
     Workgroup,
-}
-
-impl KernelFamily {
-    /// All of them.
-    pub const ALL: [Self; 2] = [Self::Register, Self::Workgroup];
 }
 
 /// How a device is opened.
@@ -51,6 +48,7 @@ impl DeviceOptions {
             AdapterKind::Discrete | AdapterKind::Virtual => AdapterClass::Discrete,
         };
         self.family.unwrap_or(match class {
+            AdapterClass::Software if adapter.has_subgroups_of_8 => KernelFamily::Subgroup,
             AdapterClass::Software => KernelFamily::Register,
             AdapterClass::Integrated | AdapterClass::Discrete => KernelFamily::Workgroup,
         })
@@ -104,12 +102,17 @@ impl Gpu {
     pub async fn open(adapter: &AdapterReport, options: DeviceOptions) -> Result<Self, GpuError> {
         let refused = |message: String| GpuError::DeviceRefused { adapter: adapter.name.clone(), message };
         let handle = adapter.to_open().await.ok_or_else(|| refused("there is no such adapter".into()))?;
-        let timestamps =
-            if options.timestamps { wgpu::Features::TIMESTAMP_QUERY } else { wgpu::Features::empty() };
+        let family = options.family_on(adapter);
+        if !adapter.families().contains(&family) {
+            return Err(refused(format!("it cannot run the {family:?} kernels")));
+        }
+        let mut features = wgpu::Features::empty();
+        features.set(wgpu::Features::TIMESTAMP_QUERY, options.timestamps);
+        features.set(wgpu::Features::SUBGROUP, adapter.has_subgroups_of_8);
         let (device, queue) = handle
             .request_device(&wgpu::DeviceDescriptor {
                 label: Some("wgpu-bert"),
-                required_features: handle.features() & timestamps,
+                required_features: handle.features() & features,
                 required_limits: handle.limits(),
                 memory_hints: wgpu::MemoryHints::Performance,
                 ..Default::default()
@@ -129,7 +132,7 @@ impl Gpu {
             device,
             queue,
             adapter: adapter.clone(),
-            family: options.family_on(adapter),
+            family,
             runtime_checks: options.runtime_checks,
             failure,
             modules: Mutex::default(),

@@ -10,7 +10,7 @@ use native as platform;
 #[cfg(target_family = "wasm")]
 use web as platform;
 
-use super::Browser;
+use super::{Browser, KernelFamily};
 
 /// What kind of processor an adapter is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +70,8 @@ pub struct AdapterReport {
     pub max_invocations: u32,
     /// Those of the features `shader-f16`, `subgroups`, `timestamp-query` it has.
     pub features: Vec<&'static str>,
+    /// Can kernels use subgroups, always of 8 invocations? In a browser never: wgpu asks none for them.
+    pub has_subgroups_of_8: bool,
     /// The adapter itself; none in a survey made by hand.
     pub handle: Option<wgpu::Adapter>,
 }
@@ -78,6 +80,15 @@ impl AdapterReport {
     /// The most that one binding of one buffer may hold, in bytes.
     pub fn max_slab(&self) -> u64 {
         self.max_buffer_size.min(self.max_binding_size)
+    }
+
+    /// The families of kernels that it can run.
+    pub fn families(&self) -> Vec<KernelFamily> {
+        let mut families = vec![KernelFamily::Register, KernelFamily::Workgroup];
+        if self.has_subgroups_of_8 {
+            families.push(KernelFamily::Subgroup);
+        }
+        families
     }
 
     fn new(index: usize, adapter: wgpu::Adapter) -> Self {
@@ -107,6 +118,8 @@ impl AdapterReport {
             max_workgroup_memory: limits.max_compute_workgroup_storage_size,
             max_invocations: limits.max_compute_invocations_per_workgroup,
             features: features.iter().filter(|(f, _)| granted.contains(*f)).map(|(_, n)| *n).collect(),
+            has_subgroups_of_8: granted.contains(wgpu::Features::SUBGROUP)
+                && (info.subgroup_min_size, info.subgroup_max_size) == (8, 8),
             handle: Some(adapter),
         }
     }

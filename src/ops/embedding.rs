@@ -1,6 +1,6 @@
 //! Sum of word, position and token type embeddings, and the gradient of a table.
 
-use super::{Scalar, matrix_grid, require};
+use super::{Scalar, columns, columns_grid, require};
 use crate::gpu::{Dispatch, Kernel, Plan, Shader, Tensor};
 
 const SHADER: Shader = Shader { name: "embedding", source: include_str!("../../shaders/embedding.wgsl") };
@@ -39,10 +39,10 @@ pub fn embedding(plan: &mut Plan, args: Embedding) {
     require("position", position, seq * width);
     require("x", x, rows * width);
     plan.dispatch(Dispatch {
-        kernel: Kernel { shader: SHADER, entry: "forward", constants: vec![] },
+        kernel: Kernel { shader: SHADER, entry: "forward", constants: vec![("COLUMNS", columns(plan))] },
         bindings: vec![(1, word_ids), (2, type_ids), (3, word), (4, position), (5, token_type), (6, x)],
         params: [width, rows, seq, 0, 0].map(|word| word as u32).to_vec(),
-        groups: matrix_grid(rows, width),
+        groups: columns_grid(plan, rows, width),
     });
 }
 
@@ -107,12 +107,13 @@ pub fn table_gradient(plan: &mut Plan, args: TableGradient) {
     require("unique_offsets", unique_offsets, max_unique + 1);
     let segment_sums = plan.transient("segment sums", max_segments * width);
     let params = |count: Scalar| vec![width as u32, 0, 0, count.word, accumulate.into()];
-    let kernel = |entry| Kernel { shader: SHADER, entry, constants: vec![] };
+    let constants = vec![("COLUMNS", columns(plan))];
+    let kernel = |entry| Kernel { shader: SHADER, entry, constants: constants.clone() };
     plan.dispatch(Dispatch {
         kernel: kernel("sum_segments"),
         bindings: vec![(1, segments.tensor), (2, segment_offsets), (3, rows), (4, dx), (5, segment_sums)],
         params: params(segments),
-        groups: matrix_grid(max_segments, width),
+        groups: columns_grid(plan, max_segments, width),
     });
     plan.dispatch(Dispatch {
         kernel: kernel("sum_ids"),
@@ -124,6 +125,6 @@ pub fn table_gradient(plan: &mut Plan, args: TableGradient) {
             (5, table),
         ],
         params: params(unique),
-        groups: matrix_grid(max_unique, width),
+        groups: columns_grid(plan, max_unique, width),
     });
 }

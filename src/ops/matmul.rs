@@ -4,9 +4,14 @@ use super::grid;
 use crate::gpu::{Dispatch, Kernel, KernelFamily, Plan, Shader, Tensor};
 
 const SHADER: Shader = Shader { name: "matmul", source: include_str!("../../shaders/matmul.wgsl") };
+const SUBGROUP_SHADER: Shader =
+    Shader { name: "matmul_subgroup", source: include_str!("../../shaders/matmul_subgroup.wgsl") };
 
 /// Invocations of a workgroup of the register kernel.
 const REGISTER_WORKGROUP: usize = 32;
+
+/// Narrower products leave too much of the subgroup kernel's tiles, which are 32 wide, unused.
+const SUBGROUP_COLUMNS: usize = 24;
 
 /// A matrix, or a batch of them, inside a tensor. All numbers in words.
 #[derive(Debug, Clone, Copy)]
@@ -78,17 +83,20 @@ pub fn matmul(plan: &mut Plan, args: Matmul) {
     let mut params = [m, n, k, batches, batch.1].map(|word| word as u32).to_vec();
     params.extend([alpha.to_bits(), bias.is_some().into(), accumulate.into()]);
     params.extend([a, b, c].iter().flat_map(Operand::params));
-    let tiles = |edge: usize| batches * m.div_ceil(edge) * n.div_ceil(edge);
-    let (entry, groups) = match plan.family {
-        KernelFamily::Register => ("register_8x8", grid(tiles(8).div_ceil(REGISTER_WORKGROUP))),
-        KernelFamily::Workgroup => ("workgroup_64x64", grid(tiles(64))),
+    let tiles = |rows: usize, columns: usize| batches * m.div_ceil(rows) * n.div_ceil(columns);
+    let (shader, entry, groups) = match plan.family {
+        KernelFamily::Workgroup => (SHADER, "workgroup_64x64", tiles(64, 64)),
+        KernelFamily::Subgroup if n >= SUBGROUP_COLUMNS => (SUBGROUP_SHADER, "subgroup_16x32", tiles(16, 32)),
+        KernelFamily::Register | KernelFamily::Subgroup => {
+            (SHADER, "register_8x8", tiles(8, 8).div_ceil(REGISTER_WORKGROUP))
+        }
     };
     plan.dispatch(Dispatch {
-        kernel: Kernel { shader: SHADER, entry, constants: vec![] },
+        kernel: Kernel { shader, entry, constants: vec![] },
         // Without a bias something must still be bound in its place; B is never written here.
         bindings: vec![(1, a.tensor), (2, b.tensor), (3, bias.unwrap_or(b.tensor)), (4, c.tensor)],
         params,
-        groups,
+        groups: grid(groups),
     });
 }
 

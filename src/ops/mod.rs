@@ -2,7 +2,7 @@
 //!
 //! Conventions of all shaders: binding 0 is the uniform `p: Params`; tensors follow from 1 on, row-major. Row
 //! kernels give each row `LANES` invocations of a workgroup of 64: one without barriers in the register
-//! family, all 64 with a reduction through workgroup memory in the workgroup family.
+//! and subgroup families, all 64 with a reduction through workgroup memory in the workgroup family.
 
 mod activation;
 mod adamw;
@@ -62,7 +62,7 @@ fn grid(groups: usize) -> [u32; 2] {
 /// Invocations that share a row in a row kernel.
 fn lanes(plan: &Plan) -> u32 {
     match plan.family {
-        KernelFamily::Register => 1,
+        KernelFamily::Register | KernelFamily::Subgroup => 1,
         KernelFamily::Workgroup => WORKGROUP as u32,
     }
 }
@@ -75,6 +75,20 @@ fn row_grid(plan: &Plan, rows: usize) -> [u32; 2] {
 /// The grid of an element-wise kernel, whose invocations take 4 neighbours each.
 fn element_grid(len: usize) -> [u32; 2] {
     grid(len.div_ceil(4 * WORKGROUP))
+}
+
+/// Columns of a row that an invocation takes in a kernel that has to divide its number by their count: processors
+/// divide slowly, GPUs want many invocations.
+fn columns(plan: &Plan) -> u32 {
+    match plan.family {
+        KernelFamily::Register | KernelFamily::Subgroup => 16,
+        KernelFamily::Workgroup => 1,
+    }
+}
+
+/// The grid of such a kernel.
+fn columns_grid(plan: &Plan, rows: usize, width: usize) -> [u32; 2] {
+    matrix_grid(rows, width.div_ceil(columns(plan) as usize))
 }
 
 /// The grid of a kernel with one invocation per element of a matrix.

@@ -16,6 +16,7 @@ fn survey(adapters: &[(&str, &str, AdapterKind)]) -> Survey {
         max_workgroup_memory: 16 << 10,
         max_invocations: 256,
         features: Vec::new(),
+        has_subgroups_of_8: false,
         handle: None,
     };
     Survey { adapters: adapters.iter().enumerate().map(report).collect(), absences: Vec::new() }

@@ -68,6 +68,7 @@ pub async fn self_test(strategy: Option<String>, options: JsValue) -> Result<JsV
         adapter: gpu.adapter.name.clone(),
         kernels: match gpu.family {
             KernelFamily::Register => "register",
+            KernelFamily::Subgroup => "subgroup",
             KernelFamily::Workgroup => "workgroup",
         },
         comparisons: report.comparisons.len(),

@@ -10,7 +10,7 @@ use wgpu_bert::model::config::BertConfig;
 use wgpu_bert::train::TrainError;
 use wgpu_bert::train::self_test::{GoldenFiles, Quantity, SelfTestReport, bundled, check_device, self_test};
 
-use crate::harness::{FAMILIES, device};
+use crate::harness::{device, families};
 
 fn folder(name: &str) -> GoldenFiles {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden").join(name);
@@ -23,10 +23,10 @@ fn folder(name: &str) -> GoldenFiles {
     entries.map(file).collect()
 }
 
-/// Runs every case of the folder with both kernel families.
+/// Runs every case of the folder with every kernel family.
 fn run(files: &GoldenFiles) -> SelfTestReport {
     let mut all = SelfTestReport::default();
-    for family in FAMILIES {
+    for family in families() {
         let device = device(family);
         let report = pollster::block_on(self_test(&device.gpu, files)).expect("self-test");
         for worst in report.worst() {
@@ -39,7 +39,7 @@ fn run(files: &GoldenFiles) -> SelfTestReport {
 }
 
 fn count(report: &SelfTestReport, kind: Quantity) -> usize {
-    report.comparisons.iter().filter(|c| c.kind == kind).count() / FAMILIES.len()
+    report.comparisons.iter().filter(|c| c.kind == kind).count() / families().len()
 }
 
 #[test]

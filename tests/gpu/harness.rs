@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use wgpu_bert::gpu::{DeviceOptions, Gpu, KernelFamily, Plan, Program, Tensor, survey};
+use wgpu_bert::gpu::{AdapterReport, DeviceOptions, Gpu, KernelFamily, Plan, Program, Tensor, survey};
 
-/// Both families, each tested on whatever adapter is there.
+/// Families that every adapter runs.
 pub const FAMILIES: [KernelFamily; 2] = [KernelFamily::Register, KernelFamily::Workgroup];
 
 /// Software adapters are slow enough: one test at a time, each with a device of its own.
@@ -16,13 +16,22 @@ pub struct Device {
     _turn: MutexGuard<'static, ()>,
 }
 
-/// Open the first adapter.
-pub fn device(family: KernelFamily) -> Device {
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+fn adapter() -> AdapterReport {
     let survey = pollster::block_on(survey());
-    let adapter = survey.adapters.first().expect("no adapter: install a Vulkan driver");
+    survey.adapters.into_iter().next().expect("no adapter: install a Vulkan driver")
+}
+
+/// All families that the adapter runs, for what differs between them.
+pub fn families() -> Vec<KernelFamily> {
+    adapter().families()
+}
+
+/// Open the first adapter; without a family with the one a run would use.
+pub fn device(family: impl Into<Option<KernelFamily>>) -> Device {
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let adapter = &adapter();
     let runtime_checks = std::env::var("WGPU_BERT_RUNTIME_CHECKS").as_deref() != Ok("0");
-    let options = DeviceOptions { family: Some(family), runtime_checks, ..DeviceOptions::default() };
+    let options = DeviceOptions { family: family.into(), runtime_checks, ..DeviceOptions::default() };
     Device { gpu: Arc::new(pollster::block_on(Gpu::open(adapter, options)).expect("device")), _turn: turn }
 }
 

@@ -2,7 +2,7 @@
 
 use wgpu_bert::ops::{Linear, Matmul, Operand, matmul};
 
-use crate::harness::{Bench, FAMILIES, Random, assert_close, device, read};
+use crate::harness::{Bench, Random, assert_close, device, families, read};
 
 struct Case {
     m: usize,
@@ -28,7 +28,7 @@ fn agrees_with_f64_on_odd_sizes() {
         (63, 129, 33),
         (3, 200, 70),
     ];
-    for family in FAMILIES {
+    for family in families() {
         let device = device(family);
         let mut random = Random::new(7);
         for (i, (m, n, k)) in sizes.into_iter().enumerate() {
@@ -86,7 +86,7 @@ fn check(device: &crate::harness::Device, random: &mut Random, case: &Case, tran
 
 #[test]
 fn linear_layer_and_its_gradients() {
-    for family in FAMILIES {
+    for family in families() {
         let device = device(family);
         let mut random = Random::new(3);
         let layer = Linear { rows: 11, inputs: 13, outputs: 9 };

@@ -15,7 +15,7 @@ use crate::recorded::{Recorded, limits};
 
 /// 150 steps of TensorFlow's own program, from its start, on its batches.
 fn trajectory(run: &str, kind: OptimizerKind) {
-    let device = device(KernelFamily::Register);
+    let device = device(None);
     let folder = Recorded("trajectory");
     let config = folder.config();
     let recorded: serde_json::Value =

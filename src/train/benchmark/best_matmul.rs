@@ -5,7 +5,7 @@ use std::time::Duration;
 use web_time::Instant;
 
 use super::BestMatmul;
-use crate::gpu::{Gpu, GpuError, KernelFamily, Plan, Program, Tensor};
+use crate::gpu::{Gpu, GpuError, Plan, Program, Tensor};
 use crate::model::BatchShape;
 use crate::model::config::BertConfig;
 use crate::ops::{Linear, Operand};
@@ -25,7 +25,7 @@ pub async fn best_matmul(gpu: &Gpu, config: &BertConfig, shape: BatchShape) -> R
         ("weight gradient", [outputs, inputs, rows]),
     ];
     let mut best: Option<BestMatmul> = None;
-    for family in KernelFamily::ALL {
+    for family in gpu.adapter.families() {
         for (product, size) in products {
             let mut plan = Plan::new(family);
             let [x, y, weight] = [rows * inputs, rows * outputs, outputs * inputs]
