@@ -122,7 +122,8 @@ impl RunFolder {
         Ok(files)
     }
 
-    /// Writes a checkpoint, and lets it appear when it is whole and on the disk. The last file must be one that readers
+    /// Writes a checkpoint, and lets it appear when it is whole and on the disk; one of the same step that is there gives
+    /// way to it. The last file must be one that readers
     /// cannot do without: a list of checksums whose end is lost is then told from a whole one.
     ///
     /// # Errors
@@ -140,8 +141,13 @@ impl RunFolder {
             }
             write_durably(&unfinished.join(SUMS), sums.as_bytes())?;
             sync_folder(&unfinished)?;
+            let before = path.exists().then(|| self.set_aside(step)).transpose()?;
             fs::rename(&unfinished, &path).map_err(io_error("write", &path))?;
-            sync_folder(&self.path)
+            sync_folder(&self.path)?;
+            match before {
+                Some(before) => fs::remove_dir_all(&before).map_err(io_error("remove", &before)),
+                None => Ok(()),
+            }
         };
         let written = write();
         if written.is_err() {

@@ -15,6 +15,11 @@ use wgpu_bert::train::self_test::SelfTestError;
 
 use super::output;
 
+/// The exit code of a device that failed, or computes wrong numbers.
+const DEVICE_FAILED: u8 = 4;
+/// The exit code of a run whose loss, gradients or weights are no numbers.
+pub const DIVERGED: u8 = 5;
+
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
     /// The parser's error, or the help or version it was asked for.
@@ -176,13 +181,19 @@ fn steps_there(steps: &[u64]) -> String {
 }
 
 impl CliError {
-    fn exit_code(&self) -> u8 {
+    pub fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(error) => u8::try_from(error.exit_code()).unwrap_or(2),
-            Self::Train(TrainError::Diverged { .. } | TrainError::BadWeights { .. }) => 5,
-            Self::Train(TrainError::Gpu(_) | TrainError::WrongNumbers { .. } | TrainError::SelfTest(_))
+            Self::Train(TrainError::Diverged { .. } | TrainError::BadWeights { .. }) => DIVERGED,
+            Self::Train(
+                TrainError::Gpu(_)
+                | TrainError::WrongNumbers { .. }
+                | TrainError::SelfTest(_)
+                | TrainError::LostAgain { .. }
+                | TrainError::AdapterGone { .. },
+            )
             | Self::SelfTest(SelfTestError::Gpu(_))
-            | Self::WrongNumbers { .. } => 4,
+            | Self::WrongNumbers { .. } => DEVICE_FAILED,
             Self::Interrupted { .. } => 130,
             _ if self.strategy().is_some() => 3,
             _ => 2,
@@ -218,5 +229,26 @@ impl CliError {
             let _ = output::result(object);
         }
         ExitCode::from(self.exit_code())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wgpu_bert::gpu::GpuError;
+
+    #[test]
+    fn a_device_that_fails_has_an_exit_code_of_its_own() {
+        let lost = GpuError::Lost { reason: "the driver was restarted".into() };
+        for error in [
+            TrainError::LostAgain { losses: 3, step: 7, message: lost.to_string() },
+            TrainError::AdapterGone { adapter: "llvmpipe".into() },
+            TrainError::Gpu(lost),
+        ] {
+            assert_eq!(CliError::from(error).exit_code(), 4);
+        }
+        assert_eq!(CliError::from(TrainError::BadWeights { step: 7 }).exit_code(), 5);
+        assert_eq!(CliError::from(TrainError::Strategy(StrategyError::NotGiven)).exit_code(), 3);
+        assert_eq!(CliError::from(TrainError::NoLoss).exit_code(), 2);
     }
 }

@@ -146,6 +146,10 @@ impl Gpu {
     /// # Errors
     /// [`GpuError::Lost`] when the device is gone, [`GpuError::Rejected`] with the text of an uncaptured error.
     pub fn check(&self) -> Result<(), GpuError> {
+        if lock(&self.failure).rejected.is_some() {
+            // A lost device rejects all that it is given, and natively tells why with the next poll only.
+            let _ = self.device.poll(wgpu::PollType::Poll);
+        }
         let failure = lock(&self.failure);
         match (&failure.lost, &failure.rejected) {
             (Some(reason), _) => Err(GpuError::Lost { reason: reason.clone() }),

@@ -46,3 +46,10 @@ pub enum GpuError {
         reason: String,
     },
 }
+
+impl GpuError {
+    /// Is the device gone?
+    pub fn is_loss(&self) -> bool {
+        matches!(self, Self::Lost { .. })
+    }
+}

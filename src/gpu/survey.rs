@@ -129,6 +129,11 @@ impl AdapterReport {
         platform::to_open(self).await
     }
 
+    /// The same adapter in a new survey, to open another device on when the one before was lost.
+    pub(crate) async fn again(&self) -> Option<Self> {
+        survey().await.adapters.into_iter().find(|found| platform::is_same(self, found))
+    }
+
     /// Can the kernels run on it? They need the limits every WebGPU implementation guarantees.
     pub fn is_usable(&self) -> bool {
         self.max_storage_buffers >= 8 && self.max_invocations >= 256 && self.max_workgroup_memory >= 16 << 10

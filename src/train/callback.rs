@@ -12,16 +12,19 @@
 //! ```
 //!
 //! The reference calls `on_epoch_end` twice for the last epoch; here every epoch that is completed ends once. A run that
-//! goes on within an epoch does not begin it again, and one that is stopped within an epoch does not end it.
+//! goes on within an epoch does not begin it again, and one that is stopped within an epoch does not end it. Where the
+//! device is lost and steps are done again, nothing is called again.
 
 use std::error::Error;
 use std::future::{Future, ready};
 use std::pin::Pin;
 
-use super::{Control, Evaluation, Progress, Running, TrainError};
+use super::{Control, Evaluation, Progress, Running};
 
 /// [`Control::Stop`] ends the run as the reference's `stop_training` does: after the loop under way, whose end is called
-/// yet. An error ends it at once, as [`TrainError::Callback`].
+/// yet. An error ends it at once, as
+/// [`TrainError::Callback`](super::TrainError::Callback), unless it is that the device was lost: then the callback is called
+/// again when the run comes by that point on another one.
 pub type CallbackResult = Result<Control, Box<dyn Error + Send + Sync>>;
 
 /// What [`Callback::call`] gives.
@@ -61,6 +64,18 @@ pub enum CallbackPoint {
 }
 
 impl CallbackPoint {
+    /// Its place among those that come after the same number of steps.
+    pub(super) fn place(&self) -> u8 {
+        match self {
+            Self::TrainBegin => 0,
+            Self::BatchEnd { .. } => 1,
+            Self::EpochEnd { .. } => 2,
+            Self::EpochBegin { .. } => 3,
+            Self::BatchBegin { .. } => 4,
+            Self::TrainEnd => 5,
+        }
+    }
+
     /// The name of its method.
     pub fn name(&self) -> &'static str {
         match self {
@@ -148,19 +163,4 @@ pub trait Callback {
         };
         Box::pin(ready(answer))
     }
-}
-
-/// Calls them all in their order, whatever each answers; does one want the run to stop?
-pub(super) async fn call_all(
-    callbacks: &mut [&mut dyn Callback],
-    point: CallbackPoint,
-    running: &mut Running<'_>,
-) -> Result<bool, TrainError> {
-    let mut stop = false;
-    for callback in callbacks {
-        let answer = callback.call(point, running).await;
-        let failed = |source| TrainError::Callback { method: point.name(), source };
-        stop |= answer.map_err(failed)? == Control::Stop;
-    }
-    Ok(stop)
 }

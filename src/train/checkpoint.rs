@@ -87,7 +87,8 @@ impl TrainingCheckpoint {
 
     /// The snapshot, with the weights.
     pub fn into_snapshot(self) -> Snapshot {
-        Snapshot { weights: self.model.tensors, ..self.snapshot }
+        let evaluated = self.evaluation.is_some();
+        Snapshot { weights: self.model.tensors, evaluated, ..self.snapshot }
     }
 
     /// The files, by name: those of [`ModelFolder::to_files`] and two more.
@@ -173,6 +174,7 @@ mod tests {
         let snapshot = Snapshot {
             step: 25,
             elapsed: Duration::from_millis(2500),
+            evaluated: false,
             weights: tensors(1.0),
             first_moments: tensors(2.0),
             second_moments: tensors(3.0),

@@ -126,9 +126,54 @@ pub enum TrainError {
         /// Tokens the model reads, without `[CLS]` and `[SEP]`.
         limit: usize,
     },
+    /// The device was lost, and the one after it, and so on, without a step done in between that was new.
+    #[error("the device was lost {losses} times in a row, after step {step}; the last time: {message}")]
+    LostAgain {
+        /// How often.
+        losses: u32,
+        /// Steps done.
+        step: u64,
+        /// What the last one was.
+        message: String,
+    },
+    /// The device was lost, and its adapter is no longer there.
+    #[error("the device was lost, and {adapter} is no longer there to open another on")]
+    AdapterGone {
+        /// The adapter.
+        adapter: String,
+    },
     /// The device failed.
     #[error(transparent)]
     Gpu(#[from] GpuError),
+}
+
+impl TrainError {
+    /// Is it that the device was lost? A run goes on on a new one then; who asked it something may ask again.
+    pub fn is_loss(&self) -> bool {
+        self.of_device().is_some_and(GpuError::is_loss)
+    }
+
+    /// What the device said, be it to a callback.
+    fn of_device(&self) -> Option<&GpuError> {
+        match self {
+            Self::Gpu(error) | Self::SelfTest(SelfTestError::Gpu(error)) => Some(error),
+            Self::Callback { source, .. } => match source.downcast_ref::<Self>() {
+                Some(error) => error.of_device(),
+                None => source.downcast_ref(),
+            },
+            _ => None,
+        }
+    }
+
+    /// That in words.
+    pub(super) fn device_message(&self) -> String {
+        self.of_device().map_or_else(|| self.to_string(), GpuError::to_string)
+    }
+
+    /// Is it of the device, whatever of it? One that follows a lost one may be broken as well, and say so in other words.
+    pub(super) fn is_of_device(&self) -> bool {
+        matches!(self, Self::Gpu(_) | Self::SelfTest(_) | Self::Strategy(_)) || self.is_loss()
+    }
 }
 
 fn left_out(in_a_row: u64) -> String {

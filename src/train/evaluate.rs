@@ -1,7 +1,6 @@
 //! How well a model guesses on examples that it does not learn from.
 
-use std::borrow::Cow;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use super::plan::Wanted;
@@ -56,7 +55,7 @@ pub async fn evaluate(
     mut on_batch: impl FnMut(usize),
 ) -> Result<Evaluation, TrainError> {
     let next_sentence = weights.iter().any(|tensor| tensor.name.starts_with("cls.seq_relationship."));
-    let deal = Deal::new(Cow::Borrowed(features), config, batch_size, next_sentence);
+    let deal = Deal::new(features, config, batch_size, next_sentence);
     check_held_out(features, &deal.limits)?;
     let wanted = Wanted { config, kind: deal.kind(), family: gpu.family };
     let whole = Trainer::compile(gpu.clone(), wanted.fitting(&gpu.adapter, deal.shape(0))?).await?;
@@ -82,15 +81,15 @@ pub(super) fn check_held_out(features: &Features, limits: &BatchLimits) -> Resul
 }
 
 /// How examples are dealt out to batches.
-struct Deal<'a> {
-    features: Cow<'a, Features>,
+struct Deal<F> {
+    features: F,
     limits: BatchLimits,
     batch_size: usize,
     next_sentence: bool,
 }
 
-impl<'a> Deal<'a> {
-    fn new(features: Cow<'a, Features>, config: &BertConfig, batch_size: usize, next_sentence: bool) -> Self {
+impl<F: Deref<Target = Features>> Deal<F> {
+    fn new(features: F, config: &BertConfig, batch_size: usize, next_sentence: bool) -> Self {
         let limits = BatchLimits {
             vocab_size: config.vocab_size,
             type_vocab_size: config.type_vocab_size,
@@ -136,31 +135,32 @@ impl<'a> Deal<'a> {
 }
 
 /// Evaluates a model on the same examples whenever it is asked to.
-pub(super) struct Evaluator<'a> {
-    deal: Deal<'a>,
+pub(super) struct Evaluator<F> {
+    deal: Deal<F>,
     whole: Trainer,
     /// For the last batch, where it is smaller than the others.
     rest: Option<Trainer>,
 }
 
-impl Evaluator<'static> {
+/// That of a run.
+pub(super) type HeldOut = Evaluator<Arc<Features>>;
+
+impl<F: Deref<Target = Features>> Evaluator<F> {
     /// Of the model that `trainer` trains, with its weights as they are at any time: no copy is made. It needs memory of
     /// its own for what lies between the layers.
     pub async fn of_training(
         trainer: &Trainer,
-        features: Features,
+        features: F,
         config: &BertConfig,
         batch_size: usize,
         next_sentence: bool,
     ) -> Result<Self, GpuError> {
-        let deal = Deal::new(Cow::Owned(features), config, batch_size, next_sentence);
+        let deal = Deal::new(features, config, batch_size, next_sentence);
         let whole = trainer.sharing(config, deal.shape(0), deal.kind()).await?;
         let rest = deal.sharing_for_the_rest(trainer, config).await?;
         Ok(Self { deal, whole, rest })
     }
-}
 
-impl Evaluator<'_> {
     pub fn batches(&self) -> usize {
         self.deal.batches()
     }

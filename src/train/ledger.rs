@@ -14,6 +14,7 @@ use crate::optimizer::{Culprit, OnNan};
 const MOST_LEFT_OUT: u64 = 10;
 
 /// Shows the time spent training: it stands still while the run is paused.
+#[derive(Clone, Copy)]
 pub(super) struct Clock {
     since: Instant,
     /// What it showed then.
@@ -28,6 +29,11 @@ impl Clock {
         Self { since: Instant::now(), before, paused: Duration::ZERO }
     }
 
+    /// Training begins only now.
+    pub fn start(&mut self) {
+        self.since = Instant::now();
+    }
+
     pub fn elapsed(&self) -> Duration {
         (self.before + self.since.elapsed()).saturating_sub(self.paused)
     }
@@ -39,6 +45,7 @@ impl Clock {
 }
 
 /// Times and counts the steps told of.
+#[derive(Clone)]
 pub(super) struct Ledger<'a> {
     pub clock: Clock,
     options: &'a PretrainOptions,
@@ -61,6 +68,11 @@ impl<'a> Ledger<'a> {
         let (watch, suspicion) = (Watch::default(), None);
         let last = before;
         Self { clock, options, last, loops, steps, left_out_in_a_row: 0, batch_tokens, watch, suspicion }
+    }
+
+    /// To what it was, but for the time.
+    pub fn go_back_to(&mut self, earlier: &Self) {
+        *self = Self { clock: self.clock, ..earlier.clone() };
     }
 
     /// All steps of a loop are on their way.

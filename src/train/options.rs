@@ -91,9 +91,10 @@ pub struct Compiling {
 pub enum Event {
     /// Everything is set up; the first step follows.
     Started(Started),
-    /// The step of this number, from 0, is about to be handed to the device.
+    /// The step of this number, from 0, is about to be handed to the device: the first time, or again after a loss of the
+    /// device.
     Step(u64),
-    /// Some steps are done.
+    /// Some steps are done, for the first time.
     Progress(Progress),
     /// What was measured makes one doubt that anything is learned; told once.
     Suspicious(Suspicion),
@@ -106,7 +107,18 @@ pub enum Event {
     },
     /// It was evaluated; to stop in between breaks an evaluation off.
     Evaluated(Evaluation),
-    /// All steps are done that will be; the answer changes nothing.
+    /// The device was lost: the driver was restarted, say. The run opens another and goes on from the state that it kept
+    /// last, and ends with the same bits as if nothing had happened. What fails by a loss in a listener is to be tried
+    /// again with a later event.
+    DeviceLost {
+        /// Steps done in the state that it goes on from.
+        step: u64,
+        /// What happened.
+        message: String,
+    },
+    /// Everything is set up on the other device; the steps from there on follow.
+    DeviceReplaced(Started),
+    /// All steps are done that will be; the answer changes nothing. Told again where the device is lost then.
     Ended,
 }
 

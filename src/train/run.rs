@@ -1,19 +1,16 @@
 //! The run itself: guard, device, self-test, plan, steps.
 
 use std::sync::Arc;
-use std::time::Duration;
-use web_time::Instant;
 
-use super::callback::call_all;
-use super::evaluate::{Evaluator, Sums, check_held_out};
+use super::evaluate::check_held_out;
 use super::ledger::Ledger;
-use super::plan::{Wanted, check};
-use super::predict::LivePredictor;
-use super::self_test::{bundled, check_device};
-use super::trainer::Trainer;
+use super::on_device::Setup;
+use super::plan::check;
+use super::recovery::Recovery;
+use super::steps::Steps;
 use super::{
-    Callback, CallbackPoint, Compiling, Control, Evaluation, Event, Logs, OutputBiasInit, PretrainOptions,
-    Progress, Running, Snapshot, Started, StepScalars, TrainError, Trained, dropout_key,
+    Callback, Compiling, Control, Event, OutputBiasInit, PretrainOptions, Running, Snapshot, StepScalars,
+    TrainError, Trained, dropout_key,
 };
 use crate::checkpoint::NamedTensor;
 use crate::data::{BatchLimits, Batcher, TrainingData, UnigramBaseline};
@@ -31,6 +28,9 @@ use crate::strategy::{Strategy, StrategyError};
 /// the model or take a snapshot. With `start`, a snapshot of a run with the same options and data, the run goes on from
 /// there and ends with the same bits as if it had never stopped. `custom_callbacks` are called at the reference's
 /// points, in their order: see [`Callback`].
+///
+/// When the device is lost, the run goes on on a new one and ends with the same bits: see [`Event::DeviceLost`]. For that
+/// it keeps a copy of its weights and moments in the host's memory, 12 bytes for each parameter.
 ///
 /// ```
 /// use wgpu_bert::data::{Corpus, InstanceOptions, Tokenizer, create_instances, train_vocabulary};
@@ -88,7 +88,8 @@ use crate::strategy::{Strategy, StrategyError};
 ///
 /// # Errors
 /// [`TrainError::Strategy`] without a strategy; then, before anything is allocated, wrong options and data, what
-/// does not fit, and a device that computes wrong numbers; later what the device says, or [`TrainError::Diverged`].
+/// does not fit, and a device that computes wrong numbers; later what the device says, or [`TrainError::Diverged`],
+/// and [`TrainError::LostAgain`] or [`TrainError::AdapterGone`] where there is no device to go on with.
 pub async fn run_bert_pretrain(
     strategy: Option<&Strategy>,
     options: &PretrainOptions,
@@ -103,15 +104,8 @@ pub async fn run_bert_pretrain(
 
 /// A run up to its first step: the two halves of [`run_bert_pretrain`], for who wants to hear of the first one too.
 pub struct PretrainRun<'a> {
-    options: &'a PretrainOptions,
-    batcher: Batcher,
-    trainer: Trainer,
-    evaluator: Option<Evaluator<'static>>,
-    /// Steps done, and the time they took.
-    step: u64,
-    elapsed: Duration,
-    untrained: Vec<NamedTensor>,
-    unigram_loss: f64,
+    running: Running<'a>,
+    recovery: Recovery<'a>,
 }
 
 impl<'a> PretrainRun<'a> {
@@ -124,9 +118,9 @@ impl<'a> PretrainRun<'a> {
         options: &'a PretrainOptions,
         data: impl Into<TrainingData>,
         start: Option<&Snapshot>,
-        mut compiling: impl FnMut(Compiling),
+        compiling: impl FnMut(Compiling),
     ) -> Result<Self, TrainError> {
-        let strategy = strategy.ok_or(StrategyError::NotGiven)?;
+        let strategy = strategy.ok_or(StrategyError::NotGiven)?.clone();
         let mut data = data.into();
         let shape = BatchShape {
             batch_size: options.batch_size,
@@ -134,7 +128,7 @@ impl<'a> PretrainRun<'a> {
             predictions: data.predictions(),
         };
         check(options, shape)?;
-        let held_out = data.take_evaluation();
+        let held_out = data.take_evaluation().map(Arc::new);
         if let Some(features) = &held_out {
             check_held_out(features, &batch_limits(options))?;
         }
@@ -142,37 +136,31 @@ impl<'a> PretrainRun<'a> {
         let mut batcher = Batcher::new(data, options.batch_size, options.seed, batch_limits(options))?;
         // The first batch is made before any device is opened, so that bad data is found first.
         batcher.batch(0)?;
-        let plan = Wanted::training(&strategy.adapter, options).fitting(&strategy.adapter, shape)?;
-        let gpu = Arc::new(strategy.open(options.device).await?);
-        let kernels = plan.plan.kernels();
-        let total = kernels.len();
-        gpu.compile(&kernels, |done| compiling(Compiling { done, total })).await?;
-        check_device(&gpu, &bundled()).await?;
-        let trainer = Trainer::compile(gpu, plan).await?;
-        let mut initial = initial_weights(options, &unigram);
-        trainer.write_weights(&initial);
-        let (mut step, mut elapsed) = (0, Duration::ZERO);
-        if let Some(snapshot) = start {
-            step = snapshot.restore(&trainer)?;
-            elapsed = snapshot.elapsed;
-            initial = merge(initial, snapshot.weights.clone());
-        }
-        let trained = &trainer.step().table.parameters;
-        initial.retain(|tensor| trained.iter().all(|parameter| parameter.name != tensor.name));
-        let untrained = initial;
-        batcher.batch(step.min(options.schedule.total_steps - 1))?;
-        let evaluator = match held_out {
-            None => None,
-            Some(features) => {
-                let (config, next_sentence) = (&options.config, options.use_next_sentence_label);
-                Some(
-                    Evaluator::of_training(&trainer, features, config, options.batch_size, next_sentence)
-                        .await?,
-                )
-            }
+        let setup = Setup { strategy, options, shape, held_out };
+        let device = setup.set_up(compiling).await?;
+        let start = match start {
+            Some(snapshot) => snapshot.clone(),
+            None => Snapshot::start_from(options, initial_weights(options, &unigram)),
         };
-        let unigram_loss = unigram.cross_entropy();
-        Ok(Self { options, batcher, trainer, evaluator, step, elapsed, untrained, unigram_loss })
+        let step = start.restore(&device.trainer)?;
+        let trained = &device.trainer.step().table.parameters;
+        let mut untrained = merge(initial_weights(options, &unigram), start.weights.clone());
+        untrained.retain(|tensor| trained.iter().all(|parameter| parameter.name != tensor.name));
+        batcher.batch(step.min(options.schedule.total_steps - 1))?;
+        let ledger = Ledger::new(options, batcher.batch_tokens(), step, start.elapsed);
+        let running = Running {
+            options,
+            batcher,
+            device,
+            ledger: ledger.clone(),
+            untrained,
+            step,
+            untold: 0,
+            measured: Vec::new(),
+            evaluated: if start.evaluated { step } else { 0 },
+            unigram_loss: unigram.cross_entropy(),
+        };
+        Ok(Self { running, recovery: Recovery::new(setup, start, ledger) })
     }
 
     /// Train; see [`run_bert_pretrain`].
@@ -182,138 +170,13 @@ impl<'a> PretrainRun<'a> {
     pub async fn train(
         self,
         custom_callbacks: &mut [&mut dyn Callback],
-        mut on_event: impl AsyncFnMut(Event, &mut Running<'_>) -> Control,
+        on_event: impl AsyncFnMut(Event, &mut Running<'_>) -> Control,
     ) -> Result<Trained, TrainError> {
-        let Self { options, batcher, trainer, mut evaluator, step, elapsed, untrained, unigram_loss } = self;
-        let evaluation_bytes = evaluator.as_ref().map_or(0, Evaluator::bytes);
-        let started = Started {
-            adapter: trainer.gpu().adapter.name.clone(),
-            parameters: trainer.step().table.elements(),
-            bytes: trainer.program().memory().bytes() + evaluation_bytes,
-            dispatches: trainer.step().plan.dispatches(),
-            uniform_loss: (options.config.vocab_size as f64).ln(),
-            unigram_loss,
-        };
-        let ledger = Ledger::new(options, batcher.batch_tokens(), step, elapsed);
-        let predictor = LivePredictor::new(options.use_next_sentence_label);
-        let mut running = Running { options, batcher, trainer, ledger, predictor, untrained, step };
-        let total = options.schedule.total_steps;
-        let mut stopped = stops(&mut on_event, Event::Started(started), &mut running).await;
-        stopped |= call_all(custom_callbacks, CallbackPoint::TrainBegin, &mut running).await?;
-        let mut last = None;
-        // Steps of a loop whose measurements are on their way.
-        let mut untold = 0;
-        while running.step < total && !stopped {
-            let first = running.step;
-            if let Some(epoch) = options.epoch_beginning_at(first) {
-                stopped |=
-                    call_all(custom_callbacks, CallbackPoint::EpochBegin { epoch }, &mut running).await?;
-            }
-            stopped |=
-                call_all(custom_callbacks, CallbackPoint::BatchBegin { step: first }, &mut running).await?;
-            let mut end = options.end_of_loop(first);
-            while running.step < end {
-                let step = running.step;
-                let batch = running.batcher.batch(step)?;
-                if stops(&mut on_event, Event::Step(step), &mut running).await {
-                    stopped = true;
-                    end = step + 1;
-                }
-                let scalars = step_scalars(options, step, (step - first) as u32);
-                if step + 1 == end && untold > 0 {
-                    // The loop before is long done: telling of it now stalls nothing.
-                    let (progress, stop) =
-                        tell_progress(&mut on_event, &mut running, std::mem::take(&mut untold)).await?;
-                    last = Some(progress);
-                    stopped |= stop;
-                }
-                running.step += 1;
-                running.trainer.submit(&batch, &scalars, step + 1 == end).await?;
-            }
-            untold = (end - first) as usize;
-            running.ledger.submitted_loop();
-            let evaluator = evaluator.as_mut().filter(|_| options.evaluates_after(end));
-            if evaluator.is_some() || !custom_callbacks.is_empty() {
-                let (progress, stop) =
-                    tell_progress(&mut on_event, &mut running, std::mem::take(&mut untold)).await?;
-                last = Some(progress);
-                stopped |= stop;
-                let mut logs = Logs { progress, evaluation: None };
-                if let Some(evaluator) = evaluator {
-                    logs.evaluation = evaluate_now(evaluator, &mut running, &mut on_event).await?;
-                    stopped |= match logs.evaluation {
-                        Some(evaluation) => {
-                            stops(&mut on_event, Event::Evaluated(evaluation), &mut running).await
-                        }
-                        None => true,
-                    };
-                }
-                let batch_end = CallbackPoint::BatchEnd { step: end - 1, logs };
-                stopped |= call_all(custom_callbacks, batch_end, &mut running).await?;
-                if let Some(epoch) = options.epoch_ending_at(end) {
-                    let epoch_end = CallbackPoint::EpochEnd { epoch, logs };
-                    stopped |= call_all(custom_callbacks, epoch_end, &mut running).await?;
-                }
-            }
-        }
-        if untold > 0 {
-            last = Some(tell_progress(&mut on_event, &mut running, untold).await?.0);
-        }
-        stops(&mut on_event, Event::Ended, &mut running).await;
-        let tensors = running.model().await?;
-        call_all(custom_callbacks, CallbackPoint::TrainEnd, &mut running).await?;
-        let steps = running.step;
-        Ok(Trained { tensors, steps, stopped: steps < total, last })
+        let Self { mut running, mut recovery } = self;
+        running.ledger.clock.start();
+        let steps = Steps::new(custom_callbacks, on_event, running.options.schedule.total_steps);
+        steps.run(&mut running, &mut recovery).await
     }
-}
-
-/// Does the listener want the run to stop?
-async fn stops(
-    on_event: &mut impl AsyncFnMut(Event, &mut Running<'_>) -> Control,
-    event: Event,
-    running: &mut Running<'_>,
-) -> bool {
-    on_event(event, running).await == Control::Stop
-}
-
-/// Tells what a loop of `steps` measured, and whether the listener wants the run to stop.
-async fn tell_progress(
-    on_event: &mut impl AsyncFnMut(Event, &mut Running<'_>) -> Control,
-    running: &mut Running<'_>,
-    steps: usize,
-) -> Result<(Progress, bool), TrainError> {
-    let progress = running.progress(steps).await?;
-    let mut stop = stops(on_event, Event::Progress(progress), running).await;
-    if let Some(suspicion) = running.ledger.suspicion.take() {
-        stop |= stops(on_event, Event::Suspicious(suspicion), running).await;
-    }
-    Ok((progress, stop))
-}
-
-/// The model as it is now; `None` where the listener broke it off. The time is none of the run.
-async fn evaluate_now(
-    evaluator: &mut Evaluator<'_>,
-    running: &mut Running<'_>,
-    on_event: &mut impl AsyncFnMut(Event, &mut Running<'_>) -> Control,
-) -> Result<Option<Evaluation>, TrainError> {
-    let start = Instant::now();
-    let mut sums = Sums::default();
-    let mut broken_off = false;
-    for batch in 0..evaluator.batches() {
-        let event = Event::Evaluating { done: sums.instances, instances: evaluator.instances() };
-        broken_off = stops(on_event, event, running).await;
-        if broken_off {
-            break;
-        }
-        evaluator.measure(batch, &mut sums).await?;
-    }
-    running.ledger.clock.paused_since(start);
-    if broken_off {
-        return Ok(None);
-    }
-    // The weights are those of the last update, which no loss followed that would have told.
-    let means = evaluator.means(&sums).map_err(|_| TrainError::BadWeights { step: running.step });
-    means.map(Some)
 }
 
 pub(super) fn batch_limits(options: &PretrainOptions) -> BatchLimits {

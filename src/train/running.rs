@@ -1,14 +1,17 @@
 //! A run under way, as a listener may use it between two steps.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use web_time::Instant;
 
+use super::evaluate::HeldOut;
 use super::ledger::{Ledger, diverged};
-use super::predict::LivePredictor;
-use super::{Guesses, PretrainOptions, Progress, Snapshot, TrainError, Trainer};
+use super::on_device::OnDevice;
+use super::{Guesses, PretrainOptions, Progress, Snapshot, Started, StepMetrics, TrainError, Trainer};
 use crate::checkpoint::NamedTensor;
 use crate::data::{Batcher, Example, Tokenizer, Vocabulary};
+use crate::gpu::Gpu;
 use crate::model::config::BertConfig;
 use crate::model::parameters::parameter_shapes;
 
@@ -16,17 +19,29 @@ use crate::model::parameters::parameter_shapes;
 pub struct Running<'a> {
     pub(super) options: &'a PretrainOptions,
     pub(super) batcher: Batcher,
-    pub(super) trainer: Trainer,
+    pub(super) device: OnDevice,
     pub(super) ledger: Ledger<'a>,
-    pub(super) predictor: LivePredictor,
     pub(super) untrained: Vec<NamedTensor>,
     pub(super) step: u64,
+    /// Steps of a loop whose measurements are on their way.
+    pub(super) untold: usize,
+    /// Those measurements, where they were read before their time.
+    pub(super) measured: Vec<StepMetrics>,
+    /// Steps done at the last evaluation.
+    pub(super) evaluated: u64,
+    /// Loss of a model that knows word frequencies only, in nats.
+    pub(super) unigram_loss: f64,
 }
 
 impl Running<'_> {
     /// Steps submitted so far; the device has done them by the time anything is read.
     pub fn step(&self) -> u64 {
         self.step
+    }
+
+    /// The device that trains; after a loss it is another one.
+    pub fn gpu(&self) -> &Arc<Gpu> {
+        self.trainer().gpu()
     }
 
     /// What the model guesses now for the masks of some prompts.
@@ -39,7 +54,8 @@ impl Running<'_> {
         prompts: &[&str],
         top_k: usize,
     ) -> Result<Vec<Guesses>, TrainError> {
-        self.predictor.fill_masks(&self.trainer, &self.options.config, tokenizer, prompts, top_k).await
+        let OnDevice { trainer, predictor, .. } = &mut self.device;
+        predictor.fill_masks(trainer, &self.options.config, tokenizer, prompts, top_k).await
     }
 
     /// The first `count` examples of the batch that is learned from now, with what the model guesses for every hidden
@@ -56,8 +72,8 @@ impl Running<'_> {
             return Ok(Vec::new());
         }
         let batch = self.batcher.first(count)?;
-        let examples =
-            self.predictor.examples(&self.trainer, &self.options.config, vocabulary, &batch).await?;
+        let OnDevice { trainer, predictor, .. } = &mut self.device;
+        let examples = predictor.examples(trainer, &self.options.config, vocabulary, &batch).await?;
         examples.ok_or(TrainError::BadWeights { step: self.step })
     }
 
@@ -68,7 +84,7 @@ impl Running<'_> {
     /// What the device says.
     pub async fn pause<T>(&mut self, until: impl Future<Output = T>) -> Result<T, TrainError> {
         // Reading waits for the steps under way, which are training.
-        self.trainer.read(self.trainer.step().ring).await?;
+        self.trainer().read(self.trainer().step().ring).await?;
         let start = Instant::now();
         let value = until.await;
         self.ledger.clock.paused_since(start);
@@ -80,24 +96,59 @@ impl Running<'_> {
     /// # Errors
     /// What the device says, and [`TrainError::Diverged`] where a step before did, after which nothing was updated.
     pub async fn snapshot(&self) -> Result<Snapshot, TrainError> {
-        let mut snapshot = Snapshot::take(&self.trainer, self.step).await?;
-        if let Some((step, culprit)) = self.trainer.halted().await? {
-            return Err(diverged(&self.trainer, &self.batcher, step, culprit, 1));
+        let mut snapshot = Snapshot::take(self.trainer(), self.step).await?;
+        if let Some((step, culprit)) = self.trainer().halted().await? {
+            return Err(diverged(self.trainer(), &self.batcher, step, culprit, 1));
         }
         snapshot.elapsed = self.ledger.clock.elapsed();
+        snapshot.evaluated = self.evaluated == self.step;
         snapshot.weights = complete(&self.options.config, snapshot.weights, &self.untrained);
         Ok(snapshot)
     }
 
-    /// What the last `steps` steps measured, which must be a loop not yet told of.
-    pub(super) async fn progress(&mut self, steps: usize) -> Result<Progress, TrainError> {
-        let metrics = self.trainer.metrics().await?;
-        self.ledger.progress(&metrics[..steps], &self.trainer, &self.batcher)
+    /// What is told when everything is set up.
+    pub(super) fn started(&self) -> Started {
+        let OnDevice { trainer, evaluator, .. } = &self.device;
+        Started {
+            adapter: trainer.gpu().adapter.name.clone(),
+            parameters: trainer.step().table.elements(),
+            bytes: trainer.program().memory().bytes() + evaluator.as_ref().map_or(0, HeldOut::bytes),
+            dispatches: trainer.step().plan.dispatches(),
+            uniform_loss: (self.options.config.vocab_size as f64).ln(),
+            unigram_loss: self.unigram_loss,
+        }
+    }
+
+    /// Is an evaluation due that was not made?
+    pub(super) fn owes_evaluation(&self) -> bool {
+        let is_due = self.device.evaluator.is_some() && self.options.evaluates_after(self.step);
+        is_due && self.evaluated < self.step
+    }
+
+    /// The measurements of the loop not yet told of.
+    pub(super) async fn measured(&mut self) -> Result<&[StepMetrics], TrainError> {
+        if self.measured.len() < self.untold {
+            self.measured = self.device.trainer.metrics().await?;
+            self.measured.truncate(self.untold);
+        }
+        Ok(&self.measured)
+    }
+
+    /// What they come to, to be told now.
+    pub(super) async fn progress(&mut self) -> Result<Progress, TrainError> {
+        self.measured().await?;
+        self.untold = 0;
+        let measured = std::mem::take(&mut self.measured);
+        self.ledger.progress(&measured, &self.device.trainer, &self.batcher)
+    }
+
+    pub(super) fn trainer(&self) -> &Trainer {
+        &self.device.trainer
     }
 
     /// All parameters of the model in their order.
     pub(super) async fn model(&self) -> Result<Vec<NamedTensor>, TrainError> {
-        let trained = self.trainer.read_arena(&self.trainer.step().weights).await?;
+        let trained = self.trainer().read_arena(&self.trainer().step().weights).await?;
         // The last update was not followed by a loss that would have told.
         if trained.iter().flat_map(|tensor| &tensor.data).any(|weight| !weight.is_finite()) {
             return Err(TrainError::BadWeights { step: self.step });

@@ -17,6 +17,8 @@ pub struct Snapshot {
     pub step: u64,
     /// The time they took, pauses left out.
     pub elapsed: Duration,
+    /// Was the evaluation made that is due after this step? It is not asked where there is none.
+    pub evaluated: bool,
     /// All weights of the model, by Hugging Face's names; what the run does not train is as it started.
     pub weights: Vec<NamedTensor>,
     /// The optimizer's first moments, by the same names.
@@ -36,7 +38,7 @@ impl Snapshot {
             data: vec![0.0; tensor.data.len()],
         };
         let [first_moments, second_moments] = [(); 2].map(|()| weights.iter().map(zeros).collect());
-        Self { step: 0, elapsed: Duration::ZERO, weights, first_moments, second_moments }
+        Self { step: 0, elapsed: Duration::ZERO, evaluated: false, weights, first_moments, second_moments }
     }
 
     /// The state of a trainer after the steps submitted to it, with the weights that it trains.
@@ -48,7 +50,7 @@ impl Snapshot {
         }
         let weights = trainer.read_arena(&plan.weights).await?;
         let [first_moments, second_moments] = moments;
-        Ok(Self { step, elapsed: Duration::ZERO, weights, first_moments, second_moments })
+        Ok(Self { step, elapsed: Duration::ZERO, evaluated: false, weights, first_moments, second_moments })
     }
 
     /// Write the state to a trainer of the same model; the result is the number of steps done.
@@ -67,7 +69,8 @@ impl Snapshot {
     }
 
     /// The state as a safetensors file: weights by their names, moments by theirs behind `first_moments.` and
-    /// `second_moments.`. The step and the time are not in it.
+    /// `second_moments.`. The step, the time and whether it
+    /// was evaluated are not in it.
     ///
     /// # Errors
     /// [`CheckpointError::Unstorable`], for tensors that no run made.
@@ -92,8 +95,14 @@ impl Snapshot {
         source_name: &str,
     ) -> Result<Self, CheckpointError> {
         let file = TensorFile::parse(bytes, source_name)?;
-        let mut snapshot =
-            Self { step, elapsed, weights: vec![], first_moments: vec![], second_moments: vec![] };
+        let mut snapshot = Self {
+            step,
+            elapsed,
+            evaluated: false,
+            weights: vec![],
+            first_moments: vec![],
+            second_moments: vec![],
+        };
         for name in file.names() {
             let [first, second] = MOMENTS.map(|prefix| name.strip_prefix(prefix));
             let (list, short) = match (first, second) {
@@ -128,6 +137,7 @@ mod tests {
         let snapshot = Snapshot {
             step: 7,
             elapsed: Duration::from_secs(9),
+            evaluated: false,
             weights: vec![tensor("a", 1.0), tensor("b", 2.0)],
             first_moments: vec![tensor("a", 3.0), tensor("b", 4.0)],
             second_moments: vec![tensor("a", 5.0), tensor("b", 6.0)],

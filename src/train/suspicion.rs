@@ -50,7 +50,7 @@ impl fmt::Display for Suspicion {
 }
 
 /// Looks at every step, and suspects something once.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Watch {
     zero_losses: u64,
     same_losses: u64,

@@ -13,8 +13,6 @@ use crate::train::{Callback, CallbackFuture, CallbackPoint, Control, Running};
 pub struct PageCallbacks<'a> {
     pub conductor: &'a Conductor,
     pub tokenizer: &'a Tokenizer,
-    /// Whether they heard of the start: a run that goes on on another device does not start again.
-    pub have_begun: bool,
 }
 
 /// Where in a run they are called, by the name of the method.
@@ -51,9 +49,6 @@ impl From<CallbackPoint> for PointView {
 impl PageCallbacks<'_> {
     /// Meanwhile the page may ask the run: a callback may, and would else wait for itself.
     async fn ask(&mut self, point: CallbackPoint, running: &mut Running<'_>) -> Result<Control, JsValue> {
-        if point == CallbackPoint::TrainBegin && std::mem::replace(&mut self.have_begun, true) {
-            return Ok(Control::Continue);
-        }
         self.conductor.call_back(to_js(&PointView::from(point))?);
         loop {
             let command = self.conductor.next_in_callback().await?;

@@ -16,8 +16,7 @@ use super::survey::derive;
 use super::text::Reading;
 use super::{Rejection, to_js};
 use crate::data::{TextInstances, Tokenizer};
-use crate::gpu::GpuError;
-use crate::train::self_test::SelfTestError;
+use crate::strategy::Strategy;
 use crate::train::{
     Callback, Compiling, Control, Event, PretrainRun, Running, Snapshot, TrainError, Trained,
 };
@@ -113,11 +112,7 @@ pub enum Command {
     },
 }
 
-/// Losses of the device after which a run that makes no step in between ends.
-const LOSSES: usize = 3;
-
-/// `runBertPretrain(strategy, conductor)`: trains, and resolves to the model. When the device is lost, the run goes on
-/// from the last snapshot on a new one.
+/// `runBertPretrain(strategy, conductor)`: trains, and resolves to the model.
 ///
 /// # Errors
 /// A `StrategyError` when `strategy`, a strategy's kind, is none or cannot be had; an `OptionError` that names the
@@ -125,7 +120,7 @@ const LOSSES: usize = 3;
 #[wasm_bindgen(js_name = runBertPretrain)]
 pub async fn run_bert_pretrain(strategy: Option<String>, conductor: Conductor) -> Result<Model, JsValue> {
     let strategy = strategy.as_deref();
-    derive(strategy).await.map_err(Rejection::from)?;
+    let strategy = derive(strategy).await.map_err(Rejection::from)?;
     let setup: Setup = serde_wasm_bindgen::from_value(conductor.prepare().await?)?;
     let mut run = resolve(from_js(setup.options)?)?;
     if let Some(text) = setup.vocabulary {
@@ -135,84 +130,28 @@ pub async fn run_bert_pretrain(strategy: Option<String>, conductor: Conductor) -
     tell(&conductor, &RunEvent::Data { report })?;
     conductor.begin(&tokenizer.vocabulary().to_text()).await?;
 
-    let mut callbacks = PageCallbacks { conductor: &conductor, tokenizer: &tokenizer, have_begun: false };
-    let mut losses = 0;
-    let trained = loop {
-        let mut made_steps = false;
-        let callbacks = setup.has_callbacks.then_some(&mut callbacks);
-        let trained =
-            train_once(strategy, &run, &instances, &tokenizer, &conductor, callbacks, &mut made_steps).await;
-        match trained {
-            Err(Failure::Train(error)) if is_loss(&error, losses > 0 && !made_steps) => {
-                losses = if made_steps { 1 } else { losses + 1 };
-                if losses == LOSSES {
-                    return Err(Rejection::from(error).into());
-                }
-                let step = kept(&conductor)?.map_or(0, |kept| kept.step);
-                tell(&conductor, &RunEvent::DeviceLost { message: error.to_string(), step })?;
-            }
-            other => break other?,
-        }
-    };
+    let callbacks =
+        setup.has_callbacks.then(|| PageCallbacks { conductor: &conductor, tokenizer: &tokenizer });
+    let trained = train(&strategy, &run, instances, &tokenizer, &conductor, callbacks).await?;
     let Trained { tensors, steps, stopped, .. } = trained;
     tell(&conductor, &RunEvent::Done { step: steps, stopped })?;
     Ok(Model::new(run.into_folder(tensors, &tokenizer), tokenizer))
 }
 
-/// Why a run ended early.
-enum Failure {
-    Train(TrainError),
-    /// What JavaScript threw, or what could not be told to it.
-    Js(JsValue),
-}
-
-impl From<TrainError> for Failure {
-    fn from(error: TrainError) -> Self {
-        Self::Train(error)
-    }
-}
-
-impl From<JsValue> for Failure {
-    fn from(error: JsValue) -> Self {
-        Self::Js(error)
-    }
-}
-
-impl From<Failure> for JsValue {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Train(error) => Rejection::from(error).into(),
-            Failure::Js(error) => error,
-        }
-    }
-}
-
-/// A device that follows a lost one may be broken as well, and say so in other words.
-fn is_loss(error: &TrainError, follows_loss: bool) -> bool {
-    match error {
-        TrainError::Gpu(GpuError::Lost { .. })
-        | TrainError::SelfTest(SelfTestError::Gpu(GpuError::Lost { .. })) => true,
-        TrainError::Gpu(_) | TrainError::SelfTest(_) | TrainError::Strategy(_) => follows_loss,
-        _ => false,
-    }
-}
-
-/// Trains on one device, from the snapshot kept last.
-async fn train_once(
-    strategy: Option<&str>,
+/// Trains from the snapshot that the worker has, if any.
+async fn train(
+    strategy: &Strategy,
     run: &Resolved,
-    instances: &TextInstances,
+    instances: TextInstances,
     tokenizer: &Tokenizer,
     conductor: &Conductor,
-    callbacks: Option<&mut PageCallbacks<'_>>,
-    made_steps: &mut bool,
-) -> Result<Trained, Failure> {
-    let strategy = derive(strategy).await.map_err(TrainError::from)?;
+    mut callbacks: Option<PageCallbacks<'_>>,
+) -> Result<Trained, JsValue> {
     let start = match kept(conductor)? {
         Some(Kept { step, elapsed_seconds, bytes }) => {
             let elapsed = Duration::try_from_secs_f64(elapsed_seconds).unwrap_or_default();
             let snapshot = Snapshot::from_safetensors(step, elapsed, &bytes, "the snapshot");
-            Some(snapshot.map_err(TrainError::from)?)
+            Some(snapshot.map_err(Rejection::from)?)
         }
         None => None,
     };
@@ -220,18 +159,23 @@ async fn train_once(
     let mut failed = None;
     let on_event = async |event: Event, running: &mut Running<'_>| {
         let told = match event {
-            Event::Started(started) => Some(RunEvent::started(started, running.step(), total_steps)),
-            Event::Progress(progress) => {
-                *made_steps = true;
-                Some(progress.into())
+            Event::Started(started) | Event::DeviceReplaced(started) => {
+                Some(RunEvent::started(started, running.step(), total_steps))
             }
+            Event::Progress(progress) => Some(progress.into()),
             Event::Step(_) => None,
             Event::Suspicious(suspicion) => Some(RunEvent::Notice { message: suspicion.to_string() }),
+            Event::DeviceLost { step, message } => Some(RunEvent::DeviceLost { message, step }),
             Event::Evaluating { .. } | Event::Evaluated(_) | Event::Ended => return Control::Continue,
         };
+        let is_lost = matches!(told, Some(RunEvent::DeviceLost { .. }));
         let obeyed = async {
             told.map_or(Ok(()), |told| tell(conductor, &told))?;
-            obey(conductor, running, tokenizer).await
+            match is_lost {
+                // Whatever is asked can be answered on the next device.
+                true => Ok(Control::Continue),
+                false => obey(conductor, running, tokenizer).await,
+            }
         };
         match obeyed.await {
             Ok(control) => control,
@@ -246,11 +190,13 @@ async fn train_once(
         let _ = tell(conductor, &RunEvent::Compiling { done, total });
     };
     let prepared =
-        PretrainRun::prepare(Some(&strategy), &run.options, instances.clone(), start.as_ref(), compiling);
+        PretrainRun::prepare(Some(strategy), &run.options, instances, start.as_ref(), compiling).await;
+    drop(start);
     let mut callbacks: Vec<_> =
-        callbacks.into_iter().map(|callbacks| callbacks as &mut dyn Callback).collect();
-    let trained = prepared.await?.train(&mut callbacks, on_event).await?;
-    failed.map_or(Ok(trained), |error| Err(Failure::Js(error)))
+        callbacks.iter_mut().map(|callbacks| callbacks as &mut dyn Callback).collect();
+    let run = prepared.map_err(Rejection::from)?;
+    let trained = run.train(&mut callbacks, on_event).await.map_err(Rejection::from)?;
+    failed.map_or(Ok(trained), Err)
 }
 
 fn kept(conductor: &Conductor) -> Result<Option<Kept>, JsValue> {

@@ -119,9 +119,11 @@ impl From<TrainError> for Rejection {
             TrainError::DoesNotFit { .. } => Self::option("batchSize", error),
             TrainError::NoMask { .. } | TrainError::MasksTooFarApart { .. } => Self::option("text", error),
             TrainError::Diverged { .. } | TrainError::BadWeights { .. } => Self::new("DivergedError", error),
-            TrainError::Gpu(_) | TrainError::WrongNumbers { .. } | TrainError::SelfTest(_) => {
-                Self::new("DeviceError", error)
-            }
+            TrainError::Gpu(_)
+            | TrainError::WrongNumbers { .. }
+            | TrainError::SelfTest(_)
+            | TrainError::LostAgain { .. }
+            | TrainError::AdapterGone { .. } => Self::new("DeviceError", error),
             _ => Self::new("TrainingError", error),
         }
     }

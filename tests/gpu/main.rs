@@ -6,6 +6,7 @@ mod activation;
 mod callbacks;
 mod column_sum;
 mod cross_entropy;
+mod device_loss;
 mod dropout;
 mod embedding;
 mod evaluate;

@@ -48,7 +48,7 @@ export class Conductor {
   #name = "";
   #checkpoint: Checkpoint | undefined;
   #milliseconds = DEFAULT_SECONDS * 1000;
-  /** The last snapshot, from which the run goes on when the device is lost. */
+  /** The last snapshot. */
   #snapshot: Snapshot | undefined;
   #snapshotAt = performance.now();
   #snapshotWanted = false;
@@ -190,6 +190,8 @@ export class Conductor {
   tell(event: TrainingEvent): void {
     if (event.kind === "started") this.#totalSteps = event.totalSteps;
     if (event.kind === "progress") this.#lastLoss = event.lmExampleLoss;
+    // A snapshot that failed by it is taken when the run comes by again.
+    if (event.kind === "device-lost") this.#askedAt = Math.min(this.#askedAt, this.#snapshot?.step ?? -1);
     if (event.kind === "done") this.#done = event;
     else if (!this.#aborted) this.#post(event);
   }
@@ -241,8 +243,8 @@ export class Conductor {
 
   /** After so many seconds, when the page asked for it, and before a saved run ends. */
   #snapshotIsDue(step: number): boolean {
-    if (this.#aborted || step <= this.#askedAt) return false;
-    const isLast = this.#checkpoint !== undefined && (this.#stopped || step === this.#totalSteps);
+    if (!this.#checkpoint || this.#aborted || step <= this.#askedAt) return false;
+    const isLast = this.#stopped || step === this.#totalSteps;
     const isTime = performance.now() - this.#snapshotAt >= this.#milliseconds && !this.#writing && step > 0;
     return isLast || isTime || this.#snapshotWanted;
   }
@@ -251,7 +253,6 @@ export class Conductor {
     this.#snapshot = snapshot;
     this.#snapshotAt = performance.now();
     this.#snapshotWanted = false;
-    if (!this.#checkpoint) return;
     const more = { totalSteps: this.#totalSteps, lastLoss: this.#lastLoss };
     const write = async (): Promise<void> => {
       try {

@@ -168,8 +168,7 @@ export interface PretrainOptions extends ExampleOptions {
    */
   readonly checkpoint?: `opfs:${string}`;
   /**
-   * Seconds between two snapshots: 15. One more is taken when the page is hidden. The last is kept in memory too, for a
-   * run to go on from when its device is lost, so snapshots are also taken of runs that are not saved.
+   * Seconds between two snapshots of a saved run: 15. One more is taken when the page is hidden.
    */
   readonly checkpointSeconds?: number;
   /** Go on with the saved run of that name: true. Otherwise it is replaced. */
@@ -325,7 +324,10 @@ export type TrainingEvent =
   | {
       readonly kind: "device-lost";
       readonly message: string;
-      /** Where it goes on: steps done at the last snapshot. */
+      /**
+       * Where it goes on: steps done when the run last kept its state in memory, which every run does now and then. The
+       * steps since then are done again, and not told again.
+       */
       readonly step: number;
     }
   /** The run is over; `finished` resolves to its model. */

@@ -31,7 +31,7 @@ pub use config_file::read as read_config_file;
 pub use flags::{PretrainFlags, positive, probability};
 pub use init::list as list_tensors;
 
-use super::error::CliError;
+use super::error::{CliError, DIVERGED};
 use super::{bundled, guesses, interrupt, output};
 use best::Best;
 use curves::Curves;
@@ -40,7 +40,7 @@ use progress::Reporter;
 use resolve::{PretrainArgs, VocabularySource, resolve};
 use resume::Found;
 use saving::{Saver, Writer};
-use stopped::{quoted, stopped_after};
+use stopped::{quoted, stopped_after, to_go_on_from};
 
 /// What the weights are before the first step.
 enum Begin {
@@ -184,7 +184,8 @@ fn train(
                     }
                     Event::Suspicious(suspicion) => reporter.suspicious(suspicion),
                     Event::Evaluating { done, instances } => reporter.evaluating(done, instances),
-                    Event::Step(_) | Event::Evaluated(_) | Event::Ended => {}
+                    Event::DeviceLost { step, message } => reporter.device_lost(step, &message),
+                    Event::Step(_) | Event::Evaluated(_) | Event::DeviceReplaced(_) | Event::Ended => {}
                     Event::Progress(progress) => {
                         curves.progress(&progress);
                         reporter.progress(progress);
@@ -204,10 +205,13 @@ fn train(
         None => trained.map_err(CliError::from),
         Some(error) => Err(error),
     };
-    let trained = trained.inspect_err(|_| {
-        if let Some(path) = &checkpoint {
+    let trained = trained.inspect_err(|error| match &checkpoint {
+        // With the same options it would diverge again.
+        Some(path) if error.exit_code() == DIVERGED => {
             output::note(format_args!("The last checkpoint is {}.", path.display()));
         }
+        Some(path) => output::note(to_go_on_from(path)),
+        None => {}
     })?;
     let first_step = start.map_or(0, |start| start.step);
     if trained.stopped && trained.steps == first_step {

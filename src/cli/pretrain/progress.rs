@@ -98,6 +98,15 @@ impl Reporter {
         self.teller()(&suspicion.to_string());
     }
 
+    /// The device was lost; the run goes on after `step` steps.
+    pub fn device_lost(&mut self, step: u64, message: &str) {
+        if self.json {
+            let line = json!({"kind": "device-lost", "step": step, "message": message});
+            self.failure = self.failure.take().or(output::result(line).err());
+        }
+        self.teller()(&format!("{message}. The run opens it anew and goes on after step {step}."));
+    }
+
     /// The model is being evaluated.
     pub fn evaluating(&mut self, done: usize, instances: usize) {
         if let Some(bar) = &self.bar {

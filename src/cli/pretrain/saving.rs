@@ -23,6 +23,8 @@ pub struct Saver {
     eval_data: Option<String>,
     /// The last evaluation and its step.
     evaluated: Option<(u64, EvaluationRecord)>,
+    /// The step of an evaluation that was the best so far, until its checkpoint is taken.
+    best_at: Option<u64>,
     /// Among those that are written.
     best: Arc<Mutex<Option<Best>>>,
     /// The step of the last one.
@@ -59,8 +61,8 @@ impl Saver {
         let (queue, checkpoints) = sync_channel(0);
         let best = writer.best.clone();
         let writer = thread::spawn(move || writer.write_all(&checkpoints, &tell));
-        let (evaluated, step, at) = (None, 0, Instant::now());
-        Self { plan, model, record, eval_data, evaluated, best, step, at, queue, writer }
+        let (evaluated, best_at, step, at) = (None, None, 0, Instant::now());
+        Self { plan, model, record, eval_data, evaluated, best_at, best, step, at, queue, writer }
     }
 
     /// Does what an event calls for.
@@ -72,24 +74,31 @@ impl Saver {
                 (self.step, self.at) = (step, Instant::now());
                 Ok(())
             }
-            Event::Step(_) if step > self.step && self.is_due(step) => self.take(running).await,
+            Event::Step(_) if self.is_due(step) => self.take(running).await,
             Event::Evaluated(evaluation) => {
                 let (loss, data) = (evaluation.loss(), self.eval_data.clone().unwrap_or_default());
                 self.evaluated = Some((step, EvaluationRecord { loss, data }));
                 let is_best = lock(&self.best).as_ref().is_none_or(|best| loss < best.loss);
-                if is_best { self.take(running).await } else { Ok(()) }
+                self.best_at = is_best.then_some(step).or(self.best_at);
+                Ok(())
             }
-            Event::Ended if step > self.step => self.take(running).await,
+            Event::Ended if step > self.step || self.best_at == Some(step) => self.take(running).await,
             _ => Ok(()),
         }
     }
 
     fn is_due(&self, step: u64) -> bool {
-        step.is_multiple_of(self.plan.every_steps) || self.at.elapsed() >= self.plan.every
+        let is_time = step.is_multiple_of(self.plan.every_steps) || self.at.elapsed() >= self.plan.every;
+        step > self.step && is_time || self.best_at == Some(step)
     }
 
     async fn take(&mut self, running: &Running<'_>) -> Result<(), TrainError> {
-        let snapshot = running.snapshot().await?;
+        let snapshot = match running.snapshot().await {
+            // The run comes by here again, on another device.
+            Err(error) if error.is_loss() => return Ok(()),
+            taken => taken?,
+        };
+        self.best_at = None;
         (self.step, self.at) = (snapshot.step, Instant::now());
         // A run that has diverged keeps the last good one.
         if snapshot.is_finite() {

@@ -1,4 +1,4 @@
-//! What to say of a run that Ctrl-C stopped.
+//! What to say of a run that was stopped, by Ctrl-C or by an error.
 
 use std::path::{Path, PathBuf};
 
@@ -7,12 +7,17 @@ pub fn stopped_after(steps: u64, model_dir: &Path, checkpoint: Option<PathBuf>) 
     let told = format!("Stopped after step {steps}; the model so far is saved in {}.", model_dir.display());
     match checkpoint {
         None => format!("{told} There is no checkpoint to go on from."),
-        Some(path) => format!(
-            "{told} To go on from {}:\n{}",
-            path.display(),
-            command_to_go_on(std::env::args_os().map(|arg| arg.display().to_string()))
-        ),
+        Some(path) => format!("{told} {}", to_go_on_from(&path)),
     }
+}
+
+/// How to go on with a run from its last checkpoint.
+pub fn to_go_on_from(checkpoint: &Path) -> String {
+    format!(
+        "To go on from {}:\n{}",
+        checkpoint.display(),
+        command_to_go_on(std::env::args_os().map(|arg| arg.display().to_string()))
+    )
 }
 
 /// The same command, with the choice to go on.

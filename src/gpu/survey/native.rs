@@ -37,6 +37,10 @@ pub(super) async fn to_open(report: &AdapterReport) -> Option<wgpu::Adapter> {
     report.handle.clone()
 }
 
+pub(super) fn is_same(a: &AdapterReport, b: &AdapterReport) -> bool {
+    (&a.name, &a.backend) == (&b.name, &b.backend)
+}
+
 /// The Vulkan loader answers an empty list for many causes; the environment tells some of them apart.
 fn reason_for_none(backend: &str) -> String {
     if backend != "vulkan" {

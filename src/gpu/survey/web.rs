@@ -47,6 +47,11 @@ pub(super) async fn to_open(_: &AdapterReport) -> Option<wgpu::Adapter> {
     request().await
 }
 
+/// A browser has one to offer, whatever it is called after its GPU process was started anew.
+pub(super) fn is_same(_: &AdapterReport, _: &AdapterReport) -> bool {
+    true
+}
+
 async fn request() -> Option<wgpu::Adapter> {
     let power_preference = wgpu::PowerPreference::HighPerformance;
     let options = wgpu::RequestAdapterOptions { power_preference, ..Default::default() };

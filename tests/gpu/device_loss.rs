@@ -1,0 +1,165 @@
+//! A device that is lost changes nothing in the end, and is told.
+
+use wgpu_bert::data::TrainingData;
+use wgpu_bert::optimizer::OptimizerKind;
+use wgpu_bert::train::{
+    Callback, CallbackFuture, CallbackPoint, Control, Event, Running, TrainError, Trained, run_bert_pretrain,
+};
+
+use crate::harness::{Device, FAMILIES, device};
+use crate::small_run::{Setting, bits, setting};
+
+/// 17 steps in loops of 3, in epochs of 8, each with two evaluations.
+fn evaluated(device: &Device) -> Setting {
+    let mut setting = setting(device, OptimizerKind::AdamW);
+    (setting.options.steps_per_epoch, setting.options.num_eval_per_epoch) = (8, 2);
+    setting
+}
+
+/// Takes a snapshot at every point, and writes down where it was called.
+#[derive(Default)]
+struct Saving(Vec<String>);
+
+impl Callback for Saving {
+    fn call<'a>(&'a mut self, point: CallbackPoint, running: &'a mut Running<'_>) -> CallbackFuture<'a> {
+        Box::pin(async move {
+            let step = running.snapshot().await?.step;
+            let evaluation = match point {
+                CallbackPoint::BatchEnd { logs, .. } => logs.evaluation,
+                _ => None,
+            };
+            self.0.push(format!("{} {step} {evaluation:?}", point.name()));
+            Ok(Control::Continue)
+        })
+    }
+}
+
+/// What a run came to, and what was told of it but for the time that it took.
+struct Run {
+    trained: Trained,
+    told: Vec<String>,
+    called: Vec<String>,
+    /// Where it went on after a loss.
+    losses: Vec<u64>,
+}
+
+/// A run whose device is destroyed at the events for which `dooms` holds.
+fn run(
+    setting: &Setting,
+    callbacks: bool,
+    mut dooms: impl FnMut(&Event, u64) -> bool,
+) -> Result<Run, (TrainError, Vec<u64>)> {
+    let mut held_out = setting.features.clone();
+    held_out.truncate(7);
+    let data = TrainingData::from(setting.features.clone()).with_evaluation(held_out);
+    let (mut told, mut losses, mut saving) = (Vec::new(), Vec::new(), Saving::default());
+    let on_event = async |event: Event, running: &mut Running<'_>| {
+        match &event {
+            Event::Progress(p) => told.push(format!(
+                "{} {} {:?} {} {:?} {}",
+                p.step,
+                p.lm_example_loss,
+                p.next_sentence_loss,
+                p.masked_lm_accuracy,
+                p.next_sentence_accuracy,
+                p.grad_norm
+            )),
+            Event::Evaluated(evaluation) => told.push(format!("{evaluation:?}")),
+            Event::DeviceLost { step, message } => {
+                assert!(message.starts_with("the device was lost: "), "{message}");
+                losses.push(*step);
+            }
+            _ => {}
+        }
+        if dooms(&event, running.step()) {
+            running.gpu().device.destroy();
+        }
+        Control::Continue
+    };
+    let callbacks: &mut [&mut dyn Callback] = if callbacks { &mut [&mut saving] } else { &mut [] };
+    let run = run_bert_pretrain(Some(&setting.strategy), &setting.options, data, None, callbacks, on_event);
+    match pollster::block_on(run) {
+        Ok(trained) => Ok(Run { trained, told, called: saving.0, losses }),
+        Err(error) => Err((error, losses)),
+    }
+}
+
+#[test]
+fn a_run_that_loses_its_device_ends_with_the_same_bits() {
+    let device = device(FAMILIES[0]);
+    let setting = evaluated(&device);
+    let whole = [false, true].map(|callbacks| run(&setting, callbacks, |_, _| false).ok().expect("run"));
+    assert!(whole.iter().all(|whole| whole.losses.is_empty()));
+    // At the start, within a loop, between two, in an evaluation, at the end; each with a callback or without.
+    type Dooms = fn(&Event, u64) -> bool;
+    let moments: [(&str, bool, Dooms); 11] = [
+        ("the start", true, |event, _| matches!(event, Event::Started(_))),
+        ("step 1", false, |event, _| *event == Event::Step(1)),
+        ("step 3", false, |event, _| *event == Event::Step(3)),
+        ("step 3", true, |event, _| *event == Event::Step(3)),
+        ("step 7", true, |event, _| *event == Event::Step(7)),
+        ("a measurement", false, |event, step| matches!(event, Event::Progress(_)) && step > 8),
+        ("an evaluation", false, |event, step| {
+            matches!(event, Event::Evaluating { done: 4, .. }) && step == 12
+        }),
+        ("its end", true, |event, step| matches!(event, Event::Evaluated(_)) && step == 8),
+        ("step 16", false, |event, _| *event == Event::Step(16)),
+        ("the end", false, |event, _| *event == Event::Ended),
+        ("the end", true, |event, _| *event == Event::Ended),
+    ];
+    for (moment, callbacks, dooms) in moments {
+        let mut lives = true;
+        let lost = run(&setting, callbacks, |event, step| {
+            let dies = lives && dooms(event, step);
+            lives &= !dies;
+            dies
+        });
+        let lost = lost.unwrap_or_else(|(error, _)| panic!("{moment}: {error}"));
+        let whole = &whole[usize::from(callbacks)];
+        assert!(bits(&lost.trained.tensors) == bits(&whole.trained.tensors), "{moment}");
+        assert_eq!(
+            (lost.trained.steps, &lost.told, &lost.called),
+            (17, &whole.told, &whole.called),
+            "{moment}"
+        );
+        // After the first loop there is a state to go on from.
+        let begins_anew = matches!(moment, "the start" | "step 1");
+        assert!(
+            lost.losses.len() == 1 && (lost.losses[0] == 0) == begins_anew,
+            "{moment}: {:?}",
+            lost.losses
+        );
+    }
+}
+
+#[test]
+fn three_losses_in_a_row_end_the_run() {
+    let device = device(FAMILIES[0]);
+    let setting = evaluated(&device);
+    let (error, losses) = run(&setting, false, |event, _| *event == Event::Step(10)).err().expect("lost");
+    assert!(matches!(error, TrainError::LostAgain { losses: 3, step: 6..10, .. }), "{error}");
+    assert_eq!(losses.len(), 2);
+    // At different steps they are not in a row.
+    let mut next = 0;
+    let often = run(&setting, false, |event, _| match event {
+        Event::Step(step) if *step == next => {
+            next += 4;
+            true
+        }
+        _ => false,
+    });
+    assert_eq!(often.ok().expect("run").losses.len(), 5);
+}
+
+#[test]
+fn an_adapter_that_is_gone_is_told() {
+    let device = device(FAMILIES[0]);
+    let mut setting = evaluated(&device);
+    setting.strategy.adapter.name = "one that was pulled out".into();
+    let (error, losses) = run(&setting, false, |event, _| *event == Event::Step(10)).err().expect("lost");
+    assert_eq!(
+        error.to_string(),
+        "the device was lost, and one that was pulled out is no longer there to open another on"
+    );
+    assert_eq!(losses.len(), 1);
+}
