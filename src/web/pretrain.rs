@@ -131,7 +131,7 @@ pub async fn run_bert_pretrain(strategy: Option<String>, conductor: Conductor) -
     conductor.begin(&tokenizer.vocabulary().to_text()).await?;
 
     let callbacks =
-        setup.has_callbacks.then(|| PageCallbacks { conductor: &conductor, tokenizer: &tokenizer });
+        setup.has_callbacks.then_some(PageCallbacks { conductor: &conductor, tokenizer: &tokenizer });
     let trained = train(&strategy, &run, instances, &tokenizer, &conductor, callbacks).await?;
     let Trained { tensors, steps, stopped, .. } = trained;
     tell(&conductor, &RunEvent::Done { step: steps, stopped })?;

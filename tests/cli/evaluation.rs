@@ -135,6 +135,20 @@ fn evaluation_changes_no_bit_of_the_model_and_survives_a_stop() {
     assert_eq!(before.len(), 4);
     of(&whole, &["--resume=2", "--keep_checkpoint_max=9"]);
     assert!(weights(&whole) == weights(&plain) && evaluations(&whole) == before);
+
+    // One that was missed is made when the run goes on, and the checkpoint tells of it then.
+    let missed = Workplace::new();
+    let keep = "--keep_checkpoint_max=9";
+    assert_eq!(missed.pretrain(&["--save_checkpoints_steps=3", keep]).code, Some(0));
+    let record = missed.model_dir().join("checkpoint-3/training_state.json");
+    assert!(!fs::read_to_string(&record).unwrap().contains("\"evaluation\""));
+    of(&missed, &["--resume=3", keep]);
+    assert!(weights(&missed) == weights(&plain) && evaluations(&missed)[..] == before[1..]);
+    let evaluation = &serde_json::from_slice::<Value>(&fs::read(record).unwrap()).unwrap()["evaluation"];
+    assert_eq!(evaluation["loss"], before[1]["loss"]);
+    assert!(checkpoints(&missed).iter().eq(&[3, 4, 6]), "{:?}", checkpoints(&missed));
+    // It is as whole as before.
+    of(&missed, &["--resume=3", keep]);
 }
 
 #[test]

@@ -401,3 +401,34 @@ fn a_run_on_examples_on_disk_goes_on_with_the_same_bits() {
     names.retain(|name| !name.to_str().unwrap().starts_with("checkpoint-"));
     assert!(names.iter().all(|name| !name.to_str().unwrap().contains("tmp")), "{names:?}");
 }
+
+/// From some moment on no file may grow beyond a size, which is a full disk to who writes it.
+#[cfg(target_os = "linux")]
+#[test]
+fn curves_on_a_full_disk_are_cut_back_to_whole_lines() {
+    let place = Workplace::new();
+    // So many that their measurements do not fit a pipe that nobody reads: the run cannot end before there is a limit.
+    let many = ["--num_steps_per_epoch=300", "--steps_per_loop=1", "--json"];
+    let run = sixty_steps(&place, "run", &many);
+    let mut child = Command::new("sh")
+        .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
+        .arg(run.get_program())
+        .args(run.get_args())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.as_mut().unwrap()), &mut line)
+        .unwrap();
+    let limit = Command::new("prlimit").args(["--fsize=100000", "--pid", &child.id().to_string()]).status();
+    assert!(limit.unwrap().success());
+    let finished = super::finished(child.wait_with_output().unwrap());
+    assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+    assert_eq!(finished.stderr.matches("have gaps").count(), 1, "{}", finished.stderr);
+    let metrics = fs::read_to_string(Path::new(&place.path("run")).join("metrics.jsonl")).unwrap();
+    assert!(metrics.ends_with('\n') && (90_000..100_000).contains(&metrics.len()), "{}", metrics.len());
+    let measured: Vec<_> = json_lines(&metrics).iter().map(|line| line["step"].as_u64().unwrap()).collect();
+    assert_eq!(measured, (1..=measured.len() as u64).collect::<Vec<_>>());
+    assert!(steps(&place.path("run")).contains(&600));
+}

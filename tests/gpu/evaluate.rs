@@ -4,8 +4,8 @@ use wgpu_bert::checkpoint::{TensorFile, names::read_parameters};
 use wgpu_bert::data::{Error, TrainingData};
 use wgpu_bert::optimizer::OptimizerKind;
 use wgpu_bert::train::{
-    Callback, CallbackResult, Control, Evaluation, Event, Logs, Running, TrainError, Trained, evaluate,
-    run_bert_pretrain,
+    Callback, CallbackResult, Control, Evaluation, Event, Logs, Running, Snapshot, TrainError, Trained,
+    evaluate, run_bert_pretrain,
 };
 
 use crate::harness::{FAMILIES, device};
@@ -88,6 +88,7 @@ impl Callback for Evaluations {
 /// The run, evaluated on all but the examples of the first batch; the listener hears of evaluations only.
 fn run_evaluated(
     setting: &Setting,
+    start: Option<&Snapshot>,
     callbacks: &mut [&mut dyn Callback],
     mut on_event: impl AsyncFnMut(Event, &mut Running<'_>) -> Control,
 ) -> Result<Trained, TrainError> {
@@ -98,7 +99,7 @@ fn run_evaluated(
         Event::Evaluating { .. } | Event::Evaluated(_) => on_event(event, running).await,
         _ => Control::Continue,
     };
-    let run = run_bert_pretrain(Some(&setting.strategy), &setting.options, data, None, callbacks, listen);
+    let run = run_bert_pretrain(Some(&setting.strategy), &setting.options, data, start, callbacks, listen);
     pollster::block_on(run)
 }
 
@@ -127,7 +128,7 @@ fn evaluation_during_training_disturbs_nothing() {
             }
             Control::Continue
         };
-        let trained = run_evaluated(&setting, &mut [], listen).expect("run");
+        let trained = run_evaluated(&setting, None, &mut [], listen).expect("run");
         assert!(bits(&trained.tensors) == bits(&plain.tensors), "{family:?}");
         let steps: Vec<_> = seen.iter().map(|(step, ..)| *step).collect();
         assert_eq!(steps, [3, 6, 9, 12, 15, 17]);
@@ -148,7 +149,7 @@ fn evaluation_during_training_disturbs_nothing() {
         }
         let mut callback = Evaluations::default();
         let trained =
-            run_evaluated(&setting, &mut [&mut callback], async |_, _| Control::Continue).expect("run");
+            run_evaluated(&setting, None, &mut [&mut callback], async |_, _| Control::Continue).expect("run");
         assert!(bits(&trained.tensors) == bits(&plain.tensors), "{family:?}");
         let heard = callback.0.into_iter().map(|(step, evaluation)| (step + 1, evaluation.expect("one")));
         assert!(heard.eq(alone));
@@ -160,12 +161,16 @@ fn an_evaluation_is_broken_off_where_the_run_is_to_stop() {
     let device = device(FAMILIES[0]);
     let mut setting = setting(&device, OptimizerKind::AdamW);
     setting.options.steps_per_epoch = 5;
-    let mut told = Vec::new();
+    let (mut told, mut stopped_at) = (Vec::new(), None);
     let mut callback = Evaluations::default();
-    let trained = run_evaluated(&setting, &mut [&mut callback], async |event, running| {
+    let trained = run_evaluated(&setting, None, &mut [&mut callback], async |event, running| {
         told.push((running.step(), event.clone()));
         let Event::Evaluating { done, instances: 7 } = event else { return Control::Continue };
-        if running.step() == 10 && done == 4 { Control::Stop } else { Control::Continue }
+        if running.step() == 10 && done == 4 {
+            stopped_at = Some(running.snapshot().await.expect("snapshot"));
+            return Control::Stop;
+        }
+        Control::Continue
     });
     let trained = trained.expect("run");
     assert!(trained.stopped && trained.steps == 10);
@@ -180,6 +185,26 @@ fn an_evaluation_is_broken_off_where_the_run_is_to_stop() {
         (7, false),
         (9, false)
     ]));
+
+    // The run that goes on makes it before anything else, and only once.
+    let evaluations = |start: Option<&Snapshot>| {
+        let mut told = Vec::new();
+        let listen = async |event, running: &mut Running<'_>| {
+            if let Event::Evaluated(evaluation) = event {
+                told.push((running.step(), evaluation, running.snapshot().await.expect("snapshot")));
+            }
+            Control::Continue
+        };
+        run_evaluated(&setting, start, &mut [], listen).expect("run");
+        told
+    };
+    let whole = evaluations(None);
+    assert_eq!(whole.iter().map(|(step, ..)| *step).collect::<Vec<_>>(), [5, 10, 15, 17]);
+    let numbers = |told: &[(u64, Evaluation, Snapshot)]| -> Vec<_> {
+        told.iter().map(|(step, evaluation, _)| (*step, *evaluation)).collect()
+    };
+    assert_eq!(numbers(&evaluations(stopped_at.as_ref())), numbers(&whole[1..]));
+    assert_eq!(numbers(&evaluations(Some(&whole[1].2))), numbers(&whole[2..]));
 }
 
 #[test]
