@@ -1,7 +1,10 @@
 //! An open device: its queue, its limits, its pipelines, and the errors nobody asked for.
 
 use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
 
 use super::buffer::OwnedBuffer;
 use super::{AdapterKind, AdapterReport, GpuError, Kernel, Shader};
@@ -70,6 +73,8 @@ pub struct Created {
 struct Failure {
     rejected: Option<String>,
     lost: Option<String>,
+    /// Who waits for a loss.
+    waker: Option<Waker>,
 }
 
 /// An open device.
@@ -126,7 +131,11 @@ impl Gpu {
         }));
         let seen = failure.clone();
         device.set_device_lost_callback(move |reason, message| {
-            lock(&seen).lost.get_or_insert(format!("{reason:?} {message}"));
+            let mut seen = lock(&seen);
+            seen.lost.get_or_insert(format!("{reason:?} {message}"));
+            if let Some(waker) = seen.waker.take() {
+                waker.wake();
+            }
         });
         Ok(Self {
             device,
@@ -156,6 +165,23 @@ impl Gpu {
             (None, Some(message)) => Err(GpuError::Rejected { message: message.clone() }),
             (None, None) => Ok(()),
         }
+    }
+
+    /// What `rest` resolves to, unless the device is lost before. Browsers tell of that at once, other systems when the
+    /// device is next used.
+    ///
+    /// # Errors
+    /// As [`Gpu::check`].
+    pub async fn while_it_lives<T>(&self, rest: impl Future<Output = T>) -> Result<T, GpuError> {
+        let mut rest = pin!(rest);
+        poll_fn(|context| {
+            lock(&self.failure).waker = Some(context.waker().clone());
+            match self.check() {
+                Ok(()) => rest.as_mut().poll(context).map(Ok),
+                Err(error) => Poll::Ready(Err(error)),
+            }
+        })
+        .await
     }
 
     /// How many objects were created so far.

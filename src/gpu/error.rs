@@ -25,13 +25,18 @@ pub enum GpuError {
     },
     /// The device could not allocate what the plan needs.
     #[error(
-        "out of device memory: the plan needs {bytes} bytes in {buffers} buffers; use a smaller batch, sequence or model"
+        "out of device memory: {adapter} has no room for {bytes} bytes in {buffers} buffers, the largest of them {largest} \
+         bytes; use a smaller batch, sequence or model"
     )]
     OutOfMemory {
+        /// Name of the adapter.
+        adapter: String,
         /// Bytes of the whole plan.
         bytes: u64,
         /// Number of buffers of the plan.
         buffers: usize,
+        /// Bytes of the largest of them.
+        largest: u64,
     },
     /// The device or its compiler rejected what it was given, or failed inside.
     #[error("GPU error: {message}")]

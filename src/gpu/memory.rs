@@ -72,6 +72,16 @@ impl MemoryPlan {
         }
     }
 
+    /// The error of an adapter that had no room for these buffers, whatever its limits promised.
+    pub(super) fn out_of_memory(&self, adapter: &str) -> GpuError {
+        GpuError::OutOfMemory {
+            adapter: adapter.into(),
+            bytes: self.bytes(),
+            buffers: self.buffers.len(),
+            largest: self.buffers.iter().map(|buffer| buffer.bytes).max().unwrap_or(0),
+        }
+    }
+
     /// Bytes of all buffers together.
     pub fn bytes(&self) -> u64 {
         self.buffers.iter().map(|b| b.bytes).sum()
@@ -150,5 +160,14 @@ mod tests {
         plan.transient("logits", 100);
         let error = plan.memory(1 << 20, 256).unwrap_err();
         assert!(error.to_string().contains("logits needs 400 bytes"), "{error}");
+    }
+    #[test]
+    fn an_adapter_without_room_is_told_with_the_plans_numbers() {
+        let mut plan = Plan::new(KernelFamily::Register);
+        plan.persistent("weights", 128);
+        plan.persistent("moments", 64);
+        let error = plan.memory(1 << 20, 1 << 20).unwrap().out_of_memory("llvmpipe").to_string();
+        let told = "llvmpipe has no room for 768 bytes in 2 buffers, the largest of them 512 bytes";
+        assert!(error.contains(told), "{error}");
     }
 }

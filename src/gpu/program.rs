@@ -48,7 +48,7 @@ impl Plan {
         let places = self.places(&memory, &buffers);
         let params = self.write_params(gpu);
         if out_of_memory.pop().await.is_some() {
-            return Err(GpuError::OutOfMemory { bytes: memory.bytes(), buffers: buffers.len() });
+            return Err(memory.out_of_memory(&adapter.name));
         }
         let constants = self.write_constants(gpu, &memory, &buffers);
         let steps = self.steps(gpu, &places, &params);

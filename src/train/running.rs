@@ -86,9 +86,9 @@ impl Running<'_> {
         // Reading waits for the steps under way, which are training.
         self.trainer().read(self.trainer().step().ring).await?;
         let start = Instant::now();
-        let value = until.await;
+        let value = self.gpu().while_it_lives(until).await;
         self.ledger.clock.paused_since(start);
-        Ok(value)
+        Ok(value?)
     }
 
     /// Everything a later run needs to go on from here.

@@ -239,7 +239,12 @@ async fn obey(
         match serde_wasm_bindgen::from_value(command)? {
             Command::Continue => return Ok(Control::Continue),
             Command::Stop => return Ok(Control::Stop),
-            Command::Pause => drop(running.pause(conductor.resumed()).await.map_err(Rejection::from)??),
+            Command::Pause => match running.pause(conductor.resumed()).await {
+                Ok(resumed) => drop(resumed?),
+                // The run looks for another device, and rests there.
+                Err(error) if error.is_loss() => return Ok(Control::Continue),
+                Err(error) => return Err(Rejection::from(error).into()),
+            },
             question => answer(conductor, running, tokenizer, question).await,
         }
     }

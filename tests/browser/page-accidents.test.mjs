@@ -30,11 +30,13 @@ test("hidden, without a device, without room, and beyond all numbers", { timeout
     await until("training", () => page.locator("#step-words").textContent(), (words) => words.startsWith("Step "));
     await goesOn(page);
 
-    // So is one that is lost while the run is paused, when it goes on at the latest.
+    // So is one that is lost while the run is paused, at once; it stays paused.
     await page.locator("#pause").click();
+    const goOn = page.locator("#pause", { hasText: "Go on from step" });
+    await goOn.waitFor();
     await happen(page, "lose");
-    await page.locator("#pause", { hasText: "Go on from step" }).click();
     await until("two recoveries", () => page.locator("#log li", { hasText: "Goes on from step" }).count(), (count) => count === 2);
+    await goOn.click();
     await goesOn(page);
 
     // A full storage is a notice, until there is room again.
