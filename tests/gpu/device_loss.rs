@@ -36,7 +36,7 @@ impl Callback for Saving {
 
 /// What a run came to, and what was told of it but for the time that it took.
 struct Run {
-    trained: Trained,
+    ended: Result<Trained, TrainError>,
     told: Vec<String>,
     called: Vec<String>,
     /// Where it went on after a loss.
@@ -44,11 +44,7 @@ struct Run {
 }
 
 /// A run whose device is destroyed at the events for which `dooms` holds.
-fn run(
-    setting: &Setting,
-    callbacks: bool,
-    mut dooms: impl FnMut(&Event, u64) -> bool,
-) -> Result<Run, (TrainError, Vec<u64>)> {
+fn run(setting: &Setting, callbacks: bool, mut dooms: impl FnMut(&Event, u64) -> bool) -> Run {
     let mut held_out = setting.features.clone();
     held_out.truncate(7);
     let data = TrainingData::from(setting.features.clone()).with_evaluation(held_out);
@@ -78,9 +74,17 @@ fn run(
     };
     let callbacks: &mut [&mut dyn Callback] = if callbacks { &mut [&mut saving] } else { &mut [] };
     let run = run_bert_pretrain(Some(&setting.strategy), &setting.options, data, None, callbacks, on_event);
-    match pollster::block_on(run) {
-        Ok(trained) => Ok(Run { trained, told, called: saving.0, losses }),
-        Err(error) => Err((error, losses)),
+    let ended = pollster::block_on(run);
+    Run { ended, told, called: saving.0, losses }
+}
+
+impl Run {
+    fn trained(&self) -> &Trained {
+        self.ended.as_ref().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn error(&self) -> &TrainError {
+        self.ended.as_ref().expect_err("there is no device to go on with")
     }
 }
 
@@ -88,7 +92,7 @@ fn run(
 fn a_run_that_loses_its_device_ends_with_the_same_bits() {
     let device = device(FAMILIES[0]);
     let setting = evaluated(&device);
-    let whole = [false, true].map(|callbacks| run(&setting, callbacks, |_, _| false).ok().expect("run"));
+    let whole = [false, true].map(|callbacks| run(&setting, callbacks, |_, _| false));
     assert!(whole.iter().all(|whole| whole.losses.is_empty()));
     // At the start, within a loop, between two, in an evaluation, at the end; each with a callback or without.
     type Dooms = fn(&Event, u64) -> bool;
@@ -114,11 +118,10 @@ fn a_run_that_loses_its_device_ends_with_the_same_bits() {
             lives &= !dies;
             dies
         });
-        let lost = lost.unwrap_or_else(|(error, _)| panic!("{moment}: {error}"));
         let whole = &whole[usize::from(callbacks)];
-        assert!(bits(&lost.trained.tensors) == bits(&whole.trained.tensors), "{moment}");
+        assert!(bits(&lost.trained().tensors) == bits(&whole.trained().tensors), "{moment}");
         assert_eq!(
-            (lost.trained.steps, &lost.told, &lost.called),
+            (lost.trained().steps, &lost.told, &lost.called),
             (17, &whole.told, &whole.called),
             "{moment}"
         );
@@ -136,9 +139,9 @@ fn a_run_that_loses_its_device_ends_with_the_same_bits() {
 fn three_losses_in_a_row_end_the_run() {
     let device = device(FAMILIES[0]);
     let setting = evaluated(&device);
-    let (error, losses) = run(&setting, false, |event, _| *event == Event::Step(10)).err().expect("lost");
-    assert!(matches!(error, TrainError::LostAgain { losses: 3, step: 6..10, .. }), "{error}");
-    assert_eq!(losses.len(), 2);
+    let lost = run(&setting, false, |event, _| *event == Event::Step(10));
+    assert!(matches!(lost.error(), TrainError::LostAgain { losses: 3, step: 6..10, .. }), "{}", lost.error());
+    assert_eq!(lost.losses.len(), 2);
     // At different steps they are not in a row.
     let mut next = 0;
     let often = run(&setting, false, |event, _| match event {
@@ -148,7 +151,7 @@ fn three_losses_in_a_row_end_the_run() {
         }
         _ => false,
     });
-    assert_eq!(often.ok().expect("run").losses.len(), 5);
+    assert_eq!((often.trained().steps, often.losses.len()), (17, 5));
 }
 
 #[test]
@@ -156,10 +159,10 @@ fn an_adapter_that_is_gone_is_told() {
     let device = device(FAMILIES[0]);
     let mut setting = evaluated(&device);
     setting.strategy.adapter.name = "one that was pulled out".into();
-    let (error, losses) = run(&setting, false, |event, _| *event == Event::Step(10)).err().expect("lost");
+    let lost = run(&setting, false, |event, _| *event == Event::Step(10));
     assert_eq!(
-        error.to_string(),
+        lost.error().to_string(),
         "the device was lost, and one that was pulled out is no longer there to open another on"
     );
-    assert_eq!(losses.len(), 1);
+    assert_eq!(lost.losses.len(), 1);
 }
