@@ -354,9 +354,12 @@ mod tests {
         let error = folder.write(2, &[("a", vec![1]), ("no/such/folder", vec![2])]).unwrap_err();
         assert!(matches!(error, CheckpointError::Io { action: "write", .. }), "{error}");
         assert_eq!(names(root.path()), ["checkpoint-1"]);
-        // And one that is there is not replaced.
-        assert!(folder.write(1, &files(2)).is_err());
+        assert!(folder.write(1, &[("no/such/folder", vec![2])]).is_err());
         assert_eq!(RunFolder::read(&root.path().join("checkpoint-1")).unwrap(), owned(files(1)));
+        // Only one that is whole takes the place of another.
+        folder.write(1, &files(2)).unwrap();
+        assert_eq!(RunFolder::read(&root.path().join("checkpoint-1")).unwrap(), owned(files(2)));
+        assert_eq!(names(root.path()), ["checkpoint-1"]);
     }
 
     #[cfg(unix)]

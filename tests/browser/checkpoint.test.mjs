@@ -259,9 +259,9 @@ for (const [browser, launch] of [
         const { run, events, ended, until } = await window.begin({ ...options, checkpoint });
         const losses = () => events.filter(({ kind }) => kind === "device-lost").length;
         for (const before of [0, 1]) {
-          // There is something new to go on from.
-          const saved = events.length;
-          await until((event) => event.kind === "checkpoint" && events.indexOf(event) >= saved);
+          // After the first measurement there is something to go on from.
+          const told = events.length;
+          await until((event) => event.kind === "progress" && events.indexOf(event) >= told);
           channel.postMessage("one");
           await until(() => losses() > before);
         }
