@@ -1,6 +1,7 @@
 //! A device that is lost changes nothing in the end, and is told.
 
 use wgpu_bert::data::TrainingData;
+use wgpu_bert::gpu::GpuError;
 use wgpu_bert::optimizer::OptimizerKind;
 use wgpu_bert::train::{
     Callback, CallbackFuture, CallbackPoint, Control, Event, Running, TrainError, Trained, run_bert_pretrain,
@@ -163,4 +164,32 @@ fn an_adapter_that_is_gone_is_told() {
         "the device was lost, and one that was pulled out is no longer there to open another on"
     );
     assert_eq!(lost.losses.len(), 1);
+}
+
+/// Nobody asked for it, nobody waits for it: a run that went on after one would train on wrong numbers.
+#[test]
+fn an_error_of_the_device_ends_the_step_with_its_text() {
+    let device = device(FAMILIES[0]);
+    let setting = evaluated(&device);
+    let mut steps = 0;
+    let on_event = async |event: Event, running: &mut Running<'_>| {
+        if let Event::Step(step) = event {
+            steps = step + 1;
+            if step == 4 {
+                let _ = running.gpu().device.create_buffer(&wgpu::BufferDescriptor {
+                    label: Some("a buffer for nothing"),
+                    size: 4,
+                    usage: wgpu::BufferUsages::empty(),
+                    mapped_at_creation: false,
+                });
+            }
+        }
+        Control::Continue
+    };
+    let (strategy, features) = (Some(&setting.strategy), setting.features.clone());
+    let run = run_bert_pretrain(strategy, &setting.options, features, None, &mut [], on_event);
+    let error = pollster::block_on(run).expect_err("an error of the device");
+    assert!(matches!(error, TrainError::Gpu(GpuError::Rejected { .. })), "{error}");
+    assert!(error.to_string().contains("a buffer for nothing"), "{error}");
+    assert_eq!(steps, 5);
 }
