@@ -4,9 +4,10 @@
 //          B[z](l, j) likewise; A is m x k, B is k x n
 //   bias   f32 [n], added to every row
 //   c      f32, C[z](i, j) with unit column stride
+//   sums   f32 [m], in the kernels named after them instead of the bias: sums[i] = sum over l of A(i, l)
 //
 // A transposed operand is one with its strides exchanged, so the backward of y = x Wᵀ + bias is two more calls:
-// dx = dy W and dW = dyᵀ x. Rows and columns past the edge are loaded from the last one and never stored.
+// dx = dy W and dW = dyᵀ x, whose sums are the gradient of the bias. Rows and columns past the edge are loaded from the last one and never stored.
 
 struct Operand { base: u32, row: u32, col: u32, outer: u32, inner: u32 }
 
@@ -25,6 +26,7 @@ struct Params {
 @group(0) @binding(1) var<storage, read> a: array<f32>;
 @group(0) @binding(2) var<storage, read> b: array<f32>;
 @group(0) @binding(3) var<storage, read> bias: array<f32>;
+@group(0) @binding(3) var<storage, read_write> sums: array<f32>;
 @group(0) @binding(4) var<storage, read_write> c: array<f32>;
 
 fn start(operand: Operand, z: u32) -> u32 {
@@ -54,20 +56,57 @@ fn store(origin: u32, row: u32, col: u32, sum: vec4f, add: vec4f) {
   }
 }
 
+fn store_sums(row: u32, sum: vec4f) {
+  if (row >= p.m) { return; }
+  let more = p.m - 1u - row;
+  sums[row] = sum.x;
+  if (more >= 1u) { sums[row + 1u] = sum.y; }
+  if (more >= 2u) { sums[row + 2u] = sum.z; }
+  if (more >= 3u) { sums[row + 3u] = sum.w; }
+}
+
+// 8 rows by 8 columns of a product, and the sums of those rows of A.
+struct Tile {
+  z: u32, row: u32, col: u32,
+  sums: vec4f, more_sums: vec4f,
+  s0: vec4f, t0: vec4f, s1: vec4f, t1: vec4f, s2: vec4f, t2: vec4f, s3: vec4f, t3: vec4f,
+  s4: vec4f, t4: vec4f, s5: vec4f, t5: vec4f, s6: vec4f, t6: vec4f, s7: vec4f, t7: vec4f,
+}
+
+fn store_tile(tile: Tile, add: vec4f, add_t: vec4f) {
+  let origin = start(p.c, tile.z);
+  let row = tile.row;
+  let col = tile.col;
+  store(origin, row + 0u, col, tile.s0, add); store(origin, row + 0u, col + 4u, tile.t0, add_t);
+  store(origin, row + 1u, col, tile.s1, add); store(origin, row + 1u, col + 4u, tile.t1, add_t);
+  store(origin, row + 2u, col, tile.s2, add); store(origin, row + 2u, col + 4u, tile.t2, add_t);
+  store(origin, row + 3u, col, tile.s3, add); store(origin, row + 3u, col + 4u, tile.t3, add_t);
+  store(origin, row + 4u, col, tile.s4, add); store(origin, row + 4u, col + 4u, tile.t4, add_t);
+  store(origin, row + 5u, col, tile.s5, add); store(origin, row + 5u, col + 4u, tile.t5, add_t);
+  store(origin, row + 6u, col, tile.s6, add); store(origin, row + 6u, col + 4u, tile.t6, add_t);
+  store(origin, row + 7u, col, tile.s7, add); store(origin, row + 7u, col + 4u, tile.t7, add_t);
+}
+
+fn store_tile_and_sums(tile: Tile) {
+  store_tile(tile, vec4f(), vec4f());
+  if (tile.col == 0u) {
+    store_sums(tile.row, tile.sums);
+    store_sums(tile.row + 4u, tile.more_sums);
+  }
+}
+
 // Register family: one invocation holds an 8 x 8 tile; no workgroup memory, no barriers.
 override REGISTER_WORKGROUP: u32 = 32u;
 
-@compute @workgroup_size(REGISTER_WORKGROUP)
-fn register_8x8(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
-                @builtin(local_invocation_index) lane: u32) {
+// Which tile an invocation of the register family holds: its batch, row and column.
+fn register_place(group: vec3u, groups: vec3u, lane: u32) -> vec3u {
   let tiles_n = (p.n + 7u) / 8u;
   let tiles_m = (p.m + 7u) / 8u;
   let tile = (group.y * groups.x + group.x) * REGISTER_WORKGROUP + lane;
-  let z = tile / (tiles_m * tiles_n);
-  if (z >= p.batch) { return; }
-  let row = (tile / tiles_n) % tiles_m * 8u;
-  let col = tile % tiles_n * 8u;
+  return vec3u(tile / (tiles_m * tiles_n), (tile / tiles_n) % tiles_m * 8u, tile % tiles_n * 8u);
+}
 
+fn register_tile(z: u32, row: u32, col: u32) -> Tile {
   let a_start = start(p.a, z);
   var a0 = a_start + min(row + 0u, p.m - 1u) * p.a.row;
   var a1 = a_start + min(row + 1u, p.m - 1u) * p.a.row;
@@ -94,6 +133,7 @@ fn register_8x8(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) gr
   var s5 = vec4f(); var t5 = vec4f();
   var s6 = vec4f(); var t6 = vec4f();
   var s7 = vec4f(); var t7 = vec4f();
+  var r = vec4f(); var q = vec4f();
   for (var l = 0u; l < p.k; l += 1u) {
     let x = vec4f(b[b0], b[b1], b[b2], b[b3]);
     let y = vec4f(b[b4], b[b5], b[b6], b[b7]);
@@ -105,19 +145,26 @@ fn register_8x8(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) gr
     let v5 = a[a5]; s5 += v5 * x; t5 += v5 * y; a5 += p.a.col;
     let v6 = a[a6]; s6 += v6 * x; t6 += v6 * y; a6 += p.a.col;
     let v7 = a[a7]; s7 += v7 * x; t7 += v7 * y; a7 += p.a.col;
+    r += vec4f(v0, v1, v2, v3); q += vec4f(v4, v5, v6, v7);
     b0 += p.b.row; b1 += p.b.row; b2 += p.b.row; b3 += p.b.row; b4 += p.b.row; b5 += p.b.row; b6 += p.b.row; b7 += p.b.row;
   }
-  let origin = start(p.c, z);
-  let add = added(col);
-  let add_t = added(col + 4u);
-  store(origin, row + 0u, col, s0, add); store(origin, row + 0u, col + 4u, t0, add_t);
-  store(origin, row + 1u, col, s1, add); store(origin, row + 1u, col + 4u, t1, add_t);
-  store(origin, row + 2u, col, s2, add); store(origin, row + 2u, col + 4u, t2, add_t);
-  store(origin, row + 3u, col, s3, add); store(origin, row + 3u, col + 4u, t3, add_t);
-  store(origin, row + 4u, col, s4, add); store(origin, row + 4u, col + 4u, t4, add_t);
-  store(origin, row + 5u, col, s5, add); store(origin, row + 5u, col + 4u, t5, add_t);
-  store(origin, row + 6u, col, s6, add); store(origin, row + 6u, col + 4u, t6, add_t);
-  store(origin, row + 7u, col, s7, add); store(origin, row + 7u, col + 4u, t7, add_t);
+  return Tile(z, row, col, r, q, s0, t0, s1, t1, s2, t2, s3, t3, s4, t4, s5, t5, s6, t6, s7, t7);
+}
+
+@compute @workgroup_size(REGISTER_WORKGROUP)
+fn register_8x8(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
+                @builtin(local_invocation_index) lane: u32) {
+  let at = register_place(group, groups, lane);
+  if (at.x >= p.batch) { return; }
+  store_tile(register_tile(at.x, at.y, at.z), added(at.z), added(at.z + 4u));
+}
+
+@compute @workgroup_size(REGISTER_WORKGROUP)
+fn register_8x8_sums(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
+                     @builtin(local_invocation_index) lane: u32) {
+  let at = register_place(group, groups, lane);
+  if (at.x >= p.batch) { return; }
+  store_tile_and_sums(register_tile(at.x, at.y, at.z));
 }
 
 // Workgroup family: 64 invocations share a 64 x 64 tile through workgroup memory, 16 deep; each holds 8 x 8 of it.
@@ -139,16 +186,16 @@ fn load_b(origin: u32, col: u32, l: u32) -> vec4f {
                b[at + min(col + 2u, p.n - 1u) * p.b.col], b[at + min(col + 3u, p.n - 1u) * p.b.col]);
 }
 
-@compute @workgroup_size(64)
-fn workgroup_64x64(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
-                   @builtin(local_invocation_index) lane: u32) {
+// Which tile a workgroup holds: its batch, row and column.
+fn workgroup_place(group: vec3u, groups: vec3u) -> vec3u {
   let tiles_n = (p.n + 63u) / 64u;
   let tiles_m = (p.m + 63u) / 64u;
   let tile = group.y * groups.x + group.x;
-  let z = tile / (tiles_m * tiles_n);
-  if (z >= p.batch) { return; }
-  let row = (tile / tiles_n) % tiles_m * 64u;
-  let col = tile % tiles_n * 64u;
+  return vec3u(tile / (tiles_m * tiles_n), (tile / tiles_n) % tiles_m * 64u, tile % tiles_n * 64u);
+}
+
+// An invocation's part of the workgroup's tile.
+fn workgroup_tile(z: u32, row: u32, col: u32, lane: u32) -> Tile {
   let a_start = start(p.a, z);
   let b_start = start(p.b, z);
   let row_quad = lane / 8u * 2u;
@@ -162,6 +209,7 @@ fn workgroup_64x64(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups)
   var s5 = vec4f(); var t5 = vec4f();
   var s6 = vec4f(); var t6 = vec4f();
   var s7 = vec4f(); var t7 = vec4f();
+  var r = vec4f(); var q = vec4f();
   for (var l0 = 0u; l0 < p.k; l0 += DEPTH) {
     for (var i = 0u; i < 4u; i += 1u) {
       // Neighbouring invocations load neighbouring words, whichever stride is the short one.
@@ -177,6 +225,7 @@ fn workgroup_64x64(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups)
       let w = a_tile[l * 16u + row_quad + 1u];
       let x = b_tile[l * 16u + col_quad];
       let y = b_tile[l * 16u + col_quad + 1u];
+      r += v; q += w;
       s0 += v.x * x; t0 += v.x * y;
       s1 += v.y * x; t1 += v.y * y;
       s2 += v.z * x; t2 += v.z * y;
@@ -188,17 +237,23 @@ fn workgroup_64x64(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups)
     }
     workgroupBarrier();
   }
-  let origin = start(p.c, z);
-  let first_row = row + row_quad * 4u;
-  let first_col = col + col_quad * 4u;
-  let add = added(first_col);
-  let add_t = added(first_col + 4u);
-  store(origin, first_row + 0u, first_col, s0, add); store(origin, first_row + 0u, first_col + 4u, t0, add_t);
-  store(origin, first_row + 1u, first_col, s1, add); store(origin, first_row + 1u, first_col + 4u, t1, add_t);
-  store(origin, first_row + 2u, first_col, s2, add); store(origin, first_row + 2u, first_col + 4u, t2, add_t);
-  store(origin, first_row + 3u, first_col, s3, add); store(origin, first_row + 3u, first_col + 4u, t3, add_t);
-  store(origin, first_row + 4u, first_col, s4, add); store(origin, first_row + 4u, first_col + 4u, t4, add_t);
-  store(origin, first_row + 5u, first_col, s5, add); store(origin, first_row + 5u, first_col + 4u, t5, add_t);
-  store(origin, first_row + 6u, first_col, s6, add); store(origin, first_row + 6u, first_col + 4u, t6, add_t);
-  store(origin, first_row + 7u, first_col, s7, add); store(origin, first_row + 7u, first_col + 4u, t7, add_t);
+  return Tile(z, row + row_quad * 4u, col + col_quad * 4u, r, q,
+              s0, t0, s1, t1, s2, t2, s3, t3, s4, t4, s5, t5, s6, t6, s7, t7);
+}
+
+@compute @workgroup_size(64)
+fn workgroup_64x64(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
+                   @builtin(local_invocation_index) lane: u32) {
+  let at = workgroup_place(group, groups);
+  if (at.x >= p.batch) { return; }
+  let tile = workgroup_tile(at.x, at.y, at.z, lane);
+  store_tile(tile, added(tile.col), added(tile.col + 4u));
+}
+
+@compute @workgroup_size(64)
+fn workgroup_64x64_sums(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
+                        @builtin(local_invocation_index) lane: u32) {
+  let at = workgroup_place(group, groups);
+  if (at.x >= p.batch) { return; }
+  store_tile_and_sums(workgroup_tile(at.x, at.y, at.z, lane));
 }

@@ -22,6 +22,7 @@ struct Params {
 @group(0) @binding(1) var<storage, read> a: array<f32>;
 @group(0) @binding(2) var<storage, read> b: array<f32>;
 @group(0) @binding(3) var<storage, read> bias: array<f32>;
+@group(0) @binding(3) var<storage, read_write> sums: array<f32>;
 @group(0) @binding(4) var<storage, read_write> c: array<f32>;
 
 fn start(operand: Operand, z: u32) -> u32 {
@@ -47,17 +48,22 @@ fn store(origin: u32, row: u32, col: u32, sum: vec4f, add: vec4f) {
   if (more >= 24u) { c[at + 24u] = value.w; }
 }
 
-@compute @workgroup_size(8)
-fn subgroup_16x32(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
-                  @builtin(subgroup_invocation_id) lane: u32) {
+// Which tile a subgroup holds: its batch, row and column.
+fn place(group: vec3u, groups: vec3u) -> vec3u {
   let tiles_n = (p.n + 31u) / 32u;
   let tiles_m = (p.m + 15u) / 16u;
   let tile = group.y * groups.x + group.x;
-  let z = tile / (tiles_m * tiles_n);
-  if (z >= p.batch) { return; }
-  let row = (tile / tiles_n) % tiles_m * 16u;
-  let col = tile % tiles_n * 32u + lane;
+  return vec3u(tile / (tiles_m * tiles_n), (tile / tiles_n) % tiles_m * 16u, tile % tiles_n * 32u);
+}
 
+// 16 rows by 4 columns of a product, and the sums of two of those rows of A.
+struct Tile {
+  sums: vec2f,
+  s0: vec4f, s1: vec4f, s2: vec4f, s3: vec4f, s4: vec4f, s5: vec4f, s6: vec4f, s7: vec4f,
+  s8: vec4f, s9: vec4f, sa: vec4f, sb: vec4f, sc: vec4f, sd: vec4f, se: vec4f, sf: vec4f,
+}
+
+fn multiply(z: u32, row: u32, col: u32, lane: u32) -> Tile {
   let a_start = start(p.a, z);
   var a0 = a_start + min(row + lane, p.m - 1u) * p.a.row;
   var a1 = a_start + min(row + lane + 8u, p.m - 1u) * p.a.row;
@@ -70,9 +76,11 @@ fn subgroup_16x32(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) 
   var s4 = vec4f(); var s5 = vec4f(); var s6 = vec4f(); var s7 = vec4f();
   var s8 = vec4f(); var s9 = vec4f(); var sa = vec4f(); var sb = vec4f();
   var sc = vec4f(); var sd = vec4f(); var se = vec4f(); var sf = vec4f();
+  var r = vec2f();
   for (var l = 0u; l < p.k; l += 1u) {
     let v = a[a0]; a0 += p.a.col;
     let w = a[a1]; a1 += p.a.col;
+    r += vec2f(v, w);
     let x = vec4f(b[b0], b[b1], b[b2], b[b3]);
     b0 += p.b.row; b1 += p.b.row; b2 += p.b.row; b3 += p.b.row;
     s0 += subgroupBroadcast(v, 0u) * x; s8 += subgroupBroadcast(w, 0u) * x;
@@ -84,14 +92,40 @@ fn subgroup_16x32(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) 
     s6 += subgroupBroadcast(v, 6u) * x; se += subgroupBroadcast(w, 6u) * x;
     s7 += subgroupBroadcast(v, 7u) * x; sf += subgroupBroadcast(w, 7u) * x;
   }
+  return Tile(r, s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, sa, sb, sc, sd, se, sf);
+}
+
+fn store_tile(tile: Tile, z: u32, row: u32, col: u32, add: vec4f) {
   let origin = start(p.c, z);
-  let add = added(col);
-  store(origin, row + 0u, col, s0, add); store(origin, row + 1u, col, s1, add);
-  store(origin, row + 2u, col, s2, add); store(origin, row + 3u, col, s3, add);
-  store(origin, row + 4u, col, s4, add); store(origin, row + 5u, col, s5, add);
-  store(origin, row + 6u, col, s6, add); store(origin, row + 7u, col, s7, add);
-  store(origin, row + 8u, col, s8, add); store(origin, row + 9u, col, s9, add);
-  store(origin, row + 10u, col, sa, add); store(origin, row + 11u, col, sb, add);
-  store(origin, row + 12u, col, sc, add); store(origin, row + 13u, col, sd, add);
-  store(origin, row + 14u, col, se, add); store(origin, row + 15u, col, sf, add);
+  store(origin, row + 0u, col, tile.s0, add); store(origin, row + 1u, col, tile.s1, add);
+  store(origin, row + 2u, col, tile.s2, add); store(origin, row + 3u, col, tile.s3, add);
+  store(origin, row + 4u, col, tile.s4, add); store(origin, row + 5u, col, tile.s5, add);
+  store(origin, row + 6u, col, tile.s6, add); store(origin, row + 7u, col, tile.s7, add);
+  store(origin, row + 8u, col, tile.s8, add); store(origin, row + 9u, col, tile.s9, add);
+  store(origin, row + 10u, col, tile.sa, add); store(origin, row + 11u, col, tile.sb, add);
+  store(origin, row + 12u, col, tile.sc, add); store(origin, row + 13u, col, tile.sd, add);
+  store(origin, row + 14u, col, tile.se, add); store(origin, row + 15u, col, tile.sf, add);
+}
+
+@compute @workgroup_size(8)
+fn subgroup_16x32(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
+                  @builtin(subgroup_invocation_id) lane: u32) {
+  let at = place(group, groups);
+  if (at.x >= p.batch) { return; }
+  let col = at.z + lane;
+  store_tile(multiply(at.x, at.y, col, lane), at.x, at.y, col, added(col));
+}
+
+@compute @workgroup_size(8)
+fn subgroup_16x32_sums(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
+                       @builtin(subgroup_invocation_id) lane: u32) {
+  let at = place(group, groups);
+  if (at.x >= p.batch) { return; }
+  let col = at.z + lane;
+  let tile = multiply(at.x, at.y, col, lane);
+  store_tile(tile, at.x, at.y, col, vec4f());
+  if (at.z != 0u) { return; }
+  let row = at.y + lane;
+  if (row < p.m) { sums[row] = tile.sums.x; }
+  if (row + 8u < p.m) { sums[row + 8u] = tile.sums.y; }
 }

@@ -221,8 +221,8 @@ impl Builder<'_> {
         let gradients = self.gradients.query_key_value(self.table, layer);
         let layer = Linear { rows, inputs: hidden, outputs: 3 * hidden / weights.len() };
         for ((dy, weight), gradient) in d_projections.into_iter().zip(weights).zip(gradients) {
-            layer.weight_gradient(plan, dy, Operand::rows(tape.input, hidden), gradient.weight);
-            self.column_sum(plan, dy, gradient.bias, rows, layer.outputs);
+            let x = Operand::rows(tape.input, hidden);
+            layer.weight_gradient(plan, dy, x, gradient.weight, gradient.bias);
             layer.input_gradient(plan, dy, weight.weight, Operand::rows(d_input, hidden), true);
         }
         d_input
@@ -268,7 +268,10 @@ impl Builder<'_> {
         let (seq, head) = (self.shape.seq_length, self.config.head_size());
         let (n, k) = if to_head { (head, seq) } else { (seq, head) };
         let batch = (self.shape.batch_size, self.config.num_attention_heads);
-        matmul(plan, Matmul { a, b, c, bias: None, m: seq, n, k, batch, alpha, accumulate: false });
+        matmul(
+            plan,
+            Matmul { a, b, c, bias: None, sums: None, m: seq, n, k, batch, alpha, accumulate: false },
+        );
     }
 
     pub(super) fn layer_norm(

@@ -66,9 +66,8 @@ impl Builder<'_> {
     pub(super) fn mlm_head_backward(&self, plan: &mut Plan, tape: &MlmTape) -> Tensor {
         let (rows, width) = (self.shape.slots(), self.config.hidden_size);
         let d_words = self.gradient("bert.embeddings.word_embeddings.weight");
-        self.decoder().weight_gradient(plan, tape.logits, Operand::rows(tape.norm.y, width), d_words);
         let d_bias = self.gradient("cls.predictions.bias");
-        self.column_sum(plan, tape.logits, d_bias, rows, self.config.vocab_size);
+        self.decoder().weight_gradient(plan, tape.logits, Operand::rows(tape.norm.y, width), d_words, d_bias);
         let d_norm = plan.transient("d masked-LM norm", rows * width);
         let words = self.weight("bert.embeddings.word_embeddings.weight");
         self.decoder().input_gradient(plan, tape.logits, words, Operand::rows(d_norm, width), false);

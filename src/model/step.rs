@@ -18,8 +18,8 @@ use super::inputs::{BatchShape, Inputs, StepWord};
 use super::parameters::{Arena, ParameterTable};
 use crate::gpu::{BufferRange, KernelFamily, Plan, Tensor};
 use crate::ops::{
-    ColumnSum, Dropout, Function, Linear, Metrics, NORM_WORDS, Operand, RECORD_WORDS, activation,
-    activation_backward, column_sum, dropout, metrics,
+    Dropout, Function, Linear, Metrics, NORM_WORDS, Operand, RECORD_WORDS, activation, activation_backward,
+    dropout, metrics,
 };
 use crate::optimizer::{Guarded, Norm, OptimizerOptions, Slab, Variable, decays, plan_update};
 
@@ -256,12 +256,7 @@ impl Builder<'_> {
     /// The gradients of a linear layer's weight and bias.
     pub fn linear_backward(&self, plan: &mut Plan, name: &str, layer: &Linear, dy: Tensor, x: Operand) {
         let gradients = self.gradients.pair(self.table, name);
-        layer.weight_gradient(plan, dy, x, gradients.weight);
-        self.column_sum(plan, dy, gradients.bias, layer.rows, layer.outputs);
-    }
-
-    pub fn column_sum(&self, plan: &mut Plan, x: Tensor, out: Tensor, rows: usize, columns: usize) {
-        column_sum(plan, ColumnSum { x, out, rows, columns });
+        layer.weight_gradient(plan, dy, x, gradients.weight, gradients.bias);
     }
 
     fn hidden_function(&self) -> Function {

@@ -1,6 +1,6 @@
 //! Batched matrix product with arbitrary strides, and the three products of a linear layer.
 
-use super::grid;
+use super::{grid, require};
 use crate::gpu::{Dispatch, Kernel, KernelFamily, Plan, Shader, Tensor};
 
 const SHADER: Shader = Shader { name: "matmul", source: include_str!("../../shaders/matmul.wgsl") };
@@ -58,6 +58,8 @@ pub struct Matmul {
     pub c: Operand,
     /// `[n]`, added to every row.
     pub bias: Option<Tensor>,
+    /// `[m]`, overwritten with the sums of A's rows; not together with a bias, nor in a batch.
+    pub sums: Option<Tensor>,
     /// Rows of the result.
     pub m: usize,
     /// Columns of the result.
@@ -75,26 +77,33 @@ pub struct Matmul {
 /// Append a matrix product.
 ///
 /// # Panics
-/// When the column stride of C is not 1: a mistake in the caller.
+/// When the column stride of C is not 1, or sums are wanted with a bias or of a batch: mistakes in the caller.
 pub fn matmul(plan: &mut Plan, args: Matmul) {
-    let Matmul { a, b, c, bias, m, n, k, batch, alpha, accumulate } = args;
+    let Matmul { a, b, c, bias, sums, m, n, k, batch, alpha, accumulate } = args;
     assert_eq!(c.col, 1, "the result's columns must be neighbours");
     let batches = batch.0 * batch.1;
+    assert!(sums.is_none() || bias.is_none() && batches == 1, "sums are of one product without a bias");
+    if let Some(sums) = sums {
+        require("sums", sums, m);
+    }
     let mut params = [m, n, k, batches, batch.1].map(|word| word as u32).to_vec();
     params.extend([alpha.to_bits(), bias.is_some().into(), accumulate.into()]);
     params.extend([a, b, c].iter().flat_map(Operand::params));
     let tiles = |rows: usize, columns: usize| batches * m.div_ceil(rows) * n.div_ceil(columns);
-    let (shader, entry, groups) = match plan.family {
-        KernelFamily::Workgroup => (SHADER, "workgroup_64x64", tiles(64, 64)),
-        KernelFamily::Subgroup if n >= SUBGROUP_COLUMNS => (SUBGROUP_SHADER, "subgroup_16x32", tiles(16, 32)),
+    let (shader, entries, groups) = match plan.family {
+        KernelFamily::Workgroup => (SHADER, ["workgroup_64x64", "workgroup_64x64_sums"], tiles(64, 64)),
+        KernelFamily::Subgroup if n >= SUBGROUP_COLUMNS => {
+            (SUBGROUP_SHADER, ["subgroup_16x32", "subgroup_16x32_sums"], tiles(16, 32))
+        }
         KernelFamily::Register | KernelFamily::Subgroup => {
-            (SHADER, "register_8x8", tiles(8, 8).div_ceil(REGISTER_WORKGROUP))
+            (SHADER, ["register_8x8", "register_8x8_sums"], tiles(8, 8).div_ceil(REGISTER_WORKGROUP))
         }
     };
+    let entry = entries[usize::from(sums.is_some())];
     plan.dispatch(Dispatch {
         kernel: Kernel { shader, entry, constants: vec![] },
-        // Without a bias something must still be bound in its place; B is never written here.
-        bindings: vec![(1, a.tensor), (2, b.tensor), (3, bias.unwrap_or(b.tensor)), (4, c.tensor)],
+        // Without a bias or sums something must still be bound in its place; B is never written here.
+        bindings: vec![(1, a.tensor), (2, b.tensor), (3, bias.or(sums).unwrap_or(b.tensor)), (4, c.tensor)],
         params,
         groups: grid(groups),
     });
@@ -113,7 +122,7 @@ pub struct Linear {
 
 impl Linear {
     fn product(&self, a: Operand, b: Operand, c: Operand, (m, n, k): (usize, usize, usize)) -> Matmul {
-        Matmul { a, b, c, bias: None, m, n, k, batch: (1, 1), alpha: 1.0, accumulate: false }
+        Matmul { a, b, c, bias: None, sums: None, m, n, k, batch: (1, 1), alpha: 1.0, accumulate: false }
     }
 
     /// `y = x Wᵀ + bias`.
@@ -132,10 +141,11 @@ impl Linear {
         matmul(plan, Matmul { accumulate, ..product });
     }
 
-    /// `dW = dyᵀ x`, overwriting dW.
-    pub fn weight_gradient(&self, plan: &mut Plan, dy: Tensor, x: Operand, d_weight: Tensor) {
+    /// `dW = dyᵀ x` and `dbias`, the sums of dy's columns, overwriting both.
+    pub fn weight_gradient(&self, plan: &mut Plan, dy: Tensor, x: Operand, d_weight: Tensor, d_bias: Tensor) {
         let dy = Operand::rows(dy, self.outputs).transposed();
         let d_weight = Operand::rows(d_weight, self.inputs);
-        matmul(plan, self.product(dy, x, d_weight, (self.outputs, self.inputs, self.rows)));
+        let product = self.product(dy, x, d_weight, (self.outputs, self.inputs, self.rows));
+        matmul(plan, Matmul { sums: Some(d_bias), ..product });
     }
 }

@@ -6,7 +6,6 @@
 
 mod activation;
 mod adamw;
-mod column_sum;
 mod cross_entropy;
 mod dropout;
 mod embedding;
@@ -22,7 +21,6 @@ mod softmax;
 
 pub use activation::{Function, activation, activation_backward};
 pub use adamw::{AdamConstants, AdamInputs, Slab, adamw};
-pub use column_sum::{ColumnSum, column_sum};
 pub use cross_entropy::{CrossEntropy, cross_entropy};
 pub use dropout::{Dropout, dropout};
 pub use embedding::{Embedding, RowsById, TableGradient, embedding, table_gradient};

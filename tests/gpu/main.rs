@@ -4,7 +4,6 @@
 
 mod activation;
 mod callbacks;
-mod column_sum;
 mod cross_entropy;
 mod device_loss;
 mod dropout;

@@ -69,8 +69,16 @@ fn check(device: &crate::harness::Device, random: &mut Random, case: &Case, tran
     let bias = bench.input("bias", &bias_values);
     let (alpha, accumulate) = (0.5, transposed.0);
     let bias = (!transposed.1).then_some(bias);
-    matmul(&mut bench.plan, Matmul { a, b, c, bias, m, n, k, batch, alpha, accumulate });
-    let got = read(device, &bench.run(device), c.tensor);
+    let sums = (bias.is_none() && batches == 1).then(|| bench.output("sums", m));
+    matmul(&mut bench.plan, Matmul { a, b, c, bias, sums, m, n, k, batch, alpha, accumulate });
+    let program = bench.run(device);
+    let what = format!("{m}x{n}x{k} {transposed:?} {:?}", device.gpu.family);
+    if let Some(sums) = sums {
+        let sum = |row| (0..k).map(|l| f64::from(a_values[a.base + row * a.row + l * a.col])).sum();
+        let want: Vec<f64> = (0..m).map(sum).collect();
+        assert_close(&format!("sums of {what}"), &read(device, &program, sums), &want, 2e-6);
+    }
+    let got = read(device, &program, c.tensor);
     let mut want: Vec<f64> = c_values.iter().map(|v| f64::from(*v)).collect();
     for z in (0..batch.0).flat_map(|o| (0..batch.1).map(move |i| (o, i))) {
         for (row, col) in (0..m).flat_map(|row| (0..n).map(move |col| (row, col))) {
@@ -81,7 +89,7 @@ fn check(device: &crate::harness::Device, random: &mut Random, case: &Case, tran
             want[at] = f64::from(alpha) * sum + kept + bias.map_or(0.0, |_| f64::from(bias_values[col]));
         }
     }
-    assert_close(&format!("{m}x{n}x{k} {transposed:?} {:?}", device.gpu.family), &got, &want, 2e-6);
+    assert_close(&what, &got, &want, 2e-6);
 }
 
 #[test]
@@ -95,9 +103,10 @@ fn linear_layer_and_its_gradients() {
         let tensors = [("x", &x), ("w", &w), ("bias", &bias), ("dy", &dy)].map(|(n, v)| bench.input(n, v));
         let [tx, tw, tbias, tdy] = tensors;
         let (y, dx, dw) = (bench.output("y", 99), bench.output("dx", 143), bench.output("dw", 117));
+        let db = bench.output("dbias", 9);
         layer.forward(&mut bench.plan, Operand::rows(tx, 13), tw, tbias, y);
         layer.input_gradient(&mut bench.plan, tdy, tw, Operand::rows(dx, 13), false);
-        layer.weight_gradient(&mut bench.plan, tdy, Operand::rows(tx, 13), dw);
+        layer.weight_gradient(&mut bench.plan, tdy, Operand::rows(tx, 13), dw, db);
         let program = bench.run(&device);
         let f = |v: f32| f64::from(v);
         let grid = |rows: usize, cols: usize| (0..rows * cols).map(move |i| (i / cols, i % cols));
@@ -111,5 +120,7 @@ fn linear_layer_and_its_gradients() {
         let want: Vec<f64> =
             grid(9, 13).map(|(o, i)| (0..11).map(|r| f(dy[r * 9 + o]) * f(x[r * 13 + i])).sum()).collect();
         assert_close("dw", &read(&device, &program, dw), &want, 2e-6);
+        let want: Vec<f64> = (0..9).map(|o| (0..11).map(|r| f(dy[r * 9 + o])).sum()).collect();
+        assert_close("dbias", &read(&device, &program, db), &want, 2e-6);
     }
 }

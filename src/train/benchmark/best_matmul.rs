@@ -30,15 +30,15 @@ pub async fn best_matmul(gpu: &Gpu, config: &BertConfig, shape: BatchShape) -> R
             let mut plan = Plan::new(family);
             let [x, y, weight] = [rows * inputs, rows * outputs, outputs * inputs]
                 .map(|words| plan.persistent("an operand", words));
+            let bias = plan.persistent("bias", outputs);
             match product {
                 "forward" => {
-                    let bias = plan.persistent("bias", outputs);
                     layer.forward(&mut plan, Operand::rows(x, inputs), weight, bias, y);
                 }
                 "input gradient" => {
                     layer.input_gradient(&mut plan, y, weight, Operand::rows(x, inputs), false);
                 }
-                _ => layer.weight_gradient(&mut plan, y, Operand::rows(x, inputs), weight),
+                _ => layer.weight_gradient(&mut plan, y, Operand::rows(x, inputs), weight, bias),
             }
             let program = plan.compile(gpu).await?;
             program.fill(gpu, 1.0_f32.to_bits());
