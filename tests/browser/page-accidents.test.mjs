@@ -60,9 +60,11 @@ test("hidden, without a device, without room, and beyond all numbers", { timeout
     const from = Number(/[\d,]+/.exec(await back.textContent())[0].replaceAll(",", ""));
     assert.ok(from >= good);
     await back.click();
-    await until("steps after it", () => readStep(page), (step) => step > from);
-    assert.equal(await page.locator("#option-learningRate").inputValue(), "0.0075");
-    assert.equal(await trouble.textContent(), "");
+    // Until then the page shows the step at which the run ended.
+    await until("half the rate", () => page.locator("#option-learningRate").inputValue(), (rate) => rate === "0.0075");
+    await until("no notice", () => trouble.textContent(), (words) => words === "");
+    await logged(page, `Goes on from step ${from.toLocaleString("en")}`);
+    await goesOn(page);
 
     // The run keeps that rate when it goes on later.
     await saveNow(page);
