@@ -3,16 +3,13 @@
 use clap::Args;
 use indicatif::{BinaryBytes, HumanCount};
 use serde_json::{Value, json};
-use wgpu_bert::data;
-use wgpu_bert::model::config::BertConfig;
-use wgpu_bert::optimizer::{OptimizerKind, OptimizerOptions, Schedule};
 use wgpu_bert::train::benchmark::{BenchmarkReport, WARMUP_STEPS, Workload, benchmark};
-use wgpu_bert::train::{OutputBiasInit, PretrainOptions, plan_run};
+use wgpu_bert::train::plan_run;
 
-use super::device_flags::DeviceFlags;
 use super::error::CliError;
 use super::output;
 use super::pretrain::positive;
+use super::step_flags::StepFlags;
 
 /// Measure a training step on this adapter: time, memory, and how near it comes to the best matrix product
 ///
@@ -20,53 +17,20 @@ use super::pretrain::positive;
 #[derive(Args)]
 #[command(rename_all = "snake_case")]
 pub struct BenchFlags {
-    /// One of Google's sizes
-    #[arg(long, value_name = "SIZE", default_value = "tiny",
-        value_parser = ["tiny", "mini", "small", "medium", "base"])]
-    model_size: String,
-    /// Entries of the vocabulary
-    #[arg(long, value_name = "N", default_value = "8192", value_parser = positive)]
-    vocab_size: usize,
-    /// Sequences in a step
-    #[arg(long, value_name = "N", default_value = "8", value_parser = positive)]
-    train_batch_size: usize,
-    /// Tokens of a sequence
-    #[arg(long, value_name = "N", default_value = "128", value_parser = positive)]
-    max_seq_length: usize,
-    /// Masked tokens of a sequence
-    #[arg(long, value_name = "N", default_value = "20", value_parser = positive)]
-    max_predictions_per_seq: usize,
+    #[command(flatten)]
+    step: StepFlags,
     /// Steps that are measured
     #[arg(long, value_name = "N", default_value = "10", value_parser = positive)]
     steps: usize,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-    #[command(flatten)]
-    device: DeviceFlags,
 }
 
 pub fn run(flags: &BenchFlags) -> Result<(), CliError> {
-    let strategy = flags.device.strategy()?;
-    let options = PretrainOptions {
-        config: BertConfig::preset(&flags.model_size, flags.vocab_size)?,
-        batch_size: flags.train_batch_size,
-        optimizer: OptimizerOptions::new(OptimizerKind::AdamW),
-        schedule: Schedule { init_lr: 1e-4, end_lr: 1e-4, total_steps: 1, warmup_steps: 0.0, power: 1.0 },
-        steps_per_epoch: 1,
-        num_eval_per_epoch: 1,
-        use_next_sentence_label: true,
-        steps_per_loop: 1,
-        seed: 12345,
-        output_bias_init: OutputBiasInit::Zeros,
-        device: flags.device.options(),
-    };
-    let (seq_length, predictions) = (flags.max_seq_length, flags.max_predictions_per_seq);
-    let max_position_embeddings = options.config.max_position_embeddings;
-    if seq_length > max_position_embeddings {
-        let origin = "--max_seq_length".into();
-        return Err(data::Error::SequenceTooLong { origin, seq_length, max_position_embeddings }.into());
-    }
+    let strategy = flags.step.device.strategy()?;
+    let options = flags.step.options()?;
+    let (seq_length, predictions) = (flags.step.max_seq_length, flags.step.max_predictions_per_seq);
     // Before numbers are made for a batch of any size.
     if let Some(misfit) = plan_run(Some(&strategy), &options, seq_length, predictions)?.misfit {
         return Err(misfit.into());
@@ -80,11 +44,11 @@ pub fn run(flags: &BenchFlags) -> Result<(), CliError> {
 fn to_json(report: &BenchmarkReport, flags: &BenchFlags) -> Result<Value, CliError> {
     let mut object = json!({
         "kind": "bench",
-        "model_size": flags.model_size,
-        "vocab_size": flags.vocab_size,
-        "train_batch_size": flags.train_batch_size,
-        "max_seq_length": flags.max_seq_length,
-        "max_predictions_per_seq": flags.max_predictions_per_seq,
+        "model_size": flags.step.model_size,
+        "vocab_size": flags.step.vocab_size,
+        "train_batch_size": flags.step.train_batch_size,
+        "max_seq_length": flags.step.max_seq_length,
+        "max_predictions_per_seq": flags.step.max_predictions_per_seq,
     });
     let measured = serde_json::to_value(report).expect("numbers and names only");
     if let (Value::Object(object), Value::Object(measured)) = (&mut object, measured) {
@@ -108,12 +72,12 @@ fn to_text(report: &BenchmarkReport, flags: &BenchFlags) -> String {
          of best     {:.0} % of {:.2} GFLOP/s, the best matrix product ({} kernels, {} of {m} x {n} x {k})\n",
         report.adapter,
         report.kernels,
-        flags.model_size,
-        flags.vocab_size,
+        flags.step.model_size,
+        flags.step.vocab_size,
         HumanCount(report.parameters),
-        flags.train_batch_size,
-        flags.max_seq_length,
-        flags.max_predictions_per_seq,
+        flags.step.train_batch_size,
+        flags.step.max_seq_length,
+        flags.step.max_predictions_per_seq,
         report.steps,
         report.step_ms,
         report.min_step_ms,

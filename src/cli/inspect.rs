@@ -1,4 +1,4 @@
-//! `wgpu-bert inspect`: what is in a file of text or of training examples.
+//! `wgpu-bert inspect`: what is in a file of text or of training examples, or in the plan of a step.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -14,14 +14,15 @@ use wgpu_bert::data::{
 
 use super::error::CliError;
 use super::examples::example;
-use super::pretrain::positive;
+use super::step_flags::StepFlags;
 use super::text_progress::Reporter;
-use super::{default_threads, output};
+use super::{default_threads, inspect_plan, output};
 
 /// The vocabulary that is trained for a look at a text.
 const VOCABULARY_SIZE: usize = 8192;
 
-/// Tell what a file of text or of training examples holds, and show examples with their masks
+/// Tell what a file of text or of training examples holds, and show examples with their masks; or with --plan what a
+/// training step takes
 ///
 /// An example is shown as its words; a masked one in brackets with the one that was there: [MASK|light] where it is
 /// hidden, [king|light] where another stands in its place, [light|light] where it was left.
@@ -29,7 +30,11 @@ const VOCABULARY_SIZE: usize = 8192;
 #[command(rename_all = "snake_case")]
 pub struct InspectFlags {
     /// A text or a TFRecord file, plain or gzip
-    file: PathBuf,
+    #[arg(required_unless_present = "plan")]
+    file: Option<PathBuf>,
+    /// Tell which memory and how many dispatches a training step takes on this adapter; allocates nothing
+    #[arg(long)]
+    plan: bool,
     /// WordPiece vocabulary, a token a line [default: for a text one is trained; for examples numbers are shown]
     #[arg(long, value_name = "FILE")]
     vocab_file: Option<PathBuf>,
@@ -41,9 +46,6 @@ pub struct InspectFlags {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         value_parser = BoolishValueParser::new())]
     strip_accents: Option<bool>,
-    /// Tokens of the examples made of a text
-    #[arg(long, value_name = "N", default_value = "128", value_parser = positive)]
-    max_seq_length: usize,
     /// The text is in this field of JSON lines
     #[arg(long, value_name = "NAME")]
     json_field: Option<String>,
@@ -56,19 +58,21 @@ pub struct InspectFlags {
     /// Print it as a JSON object on stdout
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    step: StepFlags,
 }
 
 pub fn run(flags: &InspectFlags) -> Result<(), CliError> {
-    let failed = |error| CliError::Read { path: flags.file.clone(), error };
-    let file = File::open(&flags.file).map_err(failed)?;
+    let Some(path) = &flags.file else { return inspect_plan::run(&flags.step, flags.json) };
+    let failed = |error| CliError::Read { path: path.clone(), error };
+    let file = File::open(path).map_err(failed)?;
     let vocabulary = flags.vocab_file.as_deref().map(Vocabulary::load).transpose()?;
     let is_records = holds_records(BufReader::new(file).fill_buf().map_err(failed)?);
-    if is_records { records(flags, vocabulary.as_ref()) } else { text(flags, vocabulary) }
+    if is_records { records(flags, path, vocabulary.as_ref()) } else { text(flags, path, vocabulary) }
 }
 
-fn records(flags: &InspectFlags, vocabulary: Option<&Vocabulary>) -> Result<(), CliError> {
-    let RecordsSummary { shown, counts, skipped } =
-        summarise(&flags.file, flags.skip_bad_records, flags.count)?;
+fn records(flags: &InspectFlags, path: &Path, vocabulary: Option<&Vocabulary>) -> Result<(), CliError> {
+    let RecordsSummary { shown, counts, skipped } = summarise(path, flags.skip_bad_records, flags.count)?;
     let RecordCounts { records, tokens, guesses, random_next, largest_id } = counts;
     let (seq_length, predictions) = (shown.seq_length, shown.predictions);
     if let Some(first) = &skipped.first {
@@ -98,7 +102,7 @@ fn records(flags: &InspectFlags, vocabulary: Option<&Vocabulary>) -> Result<(), 
     let mean = |sum: u64| sum as f64 / records as f64;
     output::result(format_args!(
         "{}: {records} examples of {seq_length} tokens with {predictions} predictions",
-        flags.file.display()
+        path.display()
     ))?;
     output::result(format_args!(
         "On average {:.1} tokens without padding, {:.1} of them to guess; {:.1} % have a random next sentence; the \
@@ -159,8 +163,8 @@ fn summarise(file: &Path, skip_bad: bool, count: usize) -> Result<RecordsSummary
     Ok(RecordsSummary { shown, counts, skipped })
 }
 
-fn text(flags: &InspectFlags, vocabulary: Option<Vocabulary>) -> Result<(), CliError> {
-    let source = || vec![TextSource::File(flags.file.clone())];
+fn text(flags: &InspectFlags, path: &Path, vocabulary: Option<Vocabulary>) -> Result<(), CliError> {
+    let source = || vec![TextSource::File(path.into())];
     let options = TextOptions {
         documents_run_on: false,
         json_field: flags.json_field.clone(),
@@ -190,7 +194,7 @@ fn text(flags: &InspectFlags, vocabulary: Option<Vocabulary>) -> Result<(), CliE
     let survey = reporter.finish(survey)?;
 
     let instances =
-        InstanceOptions { max_seq_length: flags.max_seq_length, dupe_factor: 1, ..Default::default() };
+        InstanceOptions { max_seq_length: flags.step.max_seq_length, dupe_factor: 1, ..Default::default() };
     let made = create_instances(&survey.sample, tokenizer.vocabulary(), &instances).or_else(|error| {
         output::note(error);
         let without = InstanceOptions { use_next_sentence_label: false, ..instances };
@@ -217,7 +221,7 @@ fn text(flags: &InspectFlags, vocabulary: Option<Vocabulary>) -> Result<(), CliE
     output::result(format_args!(
         "{}: {documents} documents of {:.1} sentences (the longest has {longest_document}), {sentences} sentences of \
          {:.1} tokens, {tokens} tokens ({:.2} % [UNK])",
-        flags.file.display(),
+        path.display(),
         sentences as f64 / documents as f64,
         tokens as f64 / sentences as f64,
         100.0 * unknown as f64 / tokens as f64,
@@ -227,7 +231,7 @@ fn text(flags: &InspectFlags, vocabulary: Option<Vocabulary>) -> Result<(), CliE
     }
     output::result(format_args!(
         "Of examples of {} tokens {:.1} % have a random next sentence",
-        flags.max_seq_length,
+        flags.step.max_seq_length,
         100.0 * random_next
     ))?;
     examples.into_iter().try_for_each(output::result)

@@ -19,12 +19,14 @@ mod guesses;
 mod input;
 mod input_files;
 mod inspect;
+mod inspect_plan;
 mod interrupt;
 mod output;
 mod output_files;
 mod pretrain;
 mod refused;
 mod self_test;
+mod step_flags;
 mod text_progress;
 mod train_vocab;
 
@@ -49,7 +51,8 @@ enum Command {
     Pretrain(Box<pretrain::PretrainFlags>),
     CreatePretrainingData(Box<create_pretraining_data::CreatePretrainingDataFlags>),
     TrainVocab(train_vocab::TrainVocabFlags),
-    Inspect(inspect::InspectFlags),
+    #[command(mut_args(inspect_plan::sort_out))]
+    Inspect(Box<inspect::InspectFlags>),
     Evaluate(evaluate::EvaluateFlags),
     FillMask(fill_mask::FillMaskFlags),
     Export(export::ExportFlags),

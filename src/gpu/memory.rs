@@ -1,13 +1,22 @@
 //! Where every tensor lies: persistent ones in buffers of their own, transient ones share by lifetime.
 
 use super::GpuError;
-use super::plan::{Command, Kind, Plan};
+use super::plan::{ALIGNMENT_WORDS, Command, Kind, Plan, Tensor};
+
+/// A tensor in a buffer of the plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedTensor {
+    /// Its name.
+    pub name: String,
+    /// Its size in bytes.
+    pub bytes: u64,
+}
 
 /// A buffer of the plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedBuffer {
     /// The tensors that lie in it, in the order they use it.
-    pub tensors: Vec<String>,
+    pub tensors: Vec<PlannedTensor>,
     /// Its size in bytes.
     pub bytes: u64,
     /// Shared by transient tensors whose lifetimes do not meet?
@@ -17,8 +26,10 @@ pub struct PlannedBuffer {
 /// The buffers of a plan, before any is allocated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryPlan {
-    /// The buffers.
+    /// The buffers of its tensors.
     pub buffers: Vec<PlannedBuffer>,
+    /// Bytes of one more buffer, which holds the parameters of all dispatches.
+    pub params: u64,
     /// For each storage of the plan its buffer; none for what belongs to another program.
     pub(super) place: Vec<Option<usize>>,
 }
@@ -34,10 +45,11 @@ impl MemoryPlan {
                 }
             }
         }
-        let mut memory = Self { buffers: Vec::new(), place: vec![None; plan.storages.len()] };
+        let params = (plan.dispatches().max(1) * ALIGNMENT_WORDS) as u64 * 4;
+        let mut memory = Self { buffers: Vec::new(), params, place: vec![None; plan.storages.len()] };
         for (i, storage) in plan.storages.iter().enumerate().filter(|(_, s)| s.kind == Kind::Persistent) {
             memory.place[i] = Some(memory.buffers.len());
-            let tensors = vec![storage.name.clone()];
+            let tensors = vec![PlannedTensor { name: storage.name.clone(), bytes: storage.bytes }];
             memory.buffers.push(PlannedBuffer { tensors, bytes: storage.bytes, shared: false });
         }
         memory.share_by_lifetime(plan);
@@ -68,7 +80,8 @@ impl MemoryPlan {
             };
             self.place[storage] = Some(buffer);
             self.buffers[buffer].bytes = self.buffers[buffer].bytes.max(bytes);
-            self.buffers[buffer].tensors.push(plan.storages[storage].name.clone());
+            let name = plan.storages[storage].name.clone();
+            self.buffers[buffer].tensors.push(PlannedTensor { name, bytes });
         }
     }
 
@@ -77,14 +90,19 @@ impl MemoryPlan {
         GpuError::OutOfMemory {
             adapter: adapter.into(),
             bytes: self.bytes(),
-            buffers: self.buffers.len(),
+            buffers: self.buffers.len() + 1,
             largest: self.buffers.iter().map(|buffer| buffer.bytes).max().unwrap_or(0),
         }
     }
 
     /// Bytes of all buffers together.
     pub fn bytes(&self) -> u64 {
-        self.buffers.iter().map(|b| b.bytes).sum()
+        self.params + self.buffers.iter().map(|b| b.bytes).sum::<u64>()
+    }
+
+    /// The buffer in which a tensor of the plan lies, by its number; none for what belongs to another program.
+    pub fn buffer_of(&self, tensor: Tensor) -> Option<usize> {
+        self.place[tensor.storage]
     }
 }
 
@@ -135,7 +153,7 @@ mod tests {
         }
         let memory = plan.memory(1 << 20, 1 << 20).unwrap();
         assert_eq!(memory.buffers.len(), 2);
-        assert_eq!(memory.bytes(), 4 * (104 + 105));
+        assert_eq!(memory.bytes(), 4 * (104 + 105) + 5 * 256, "the last are parameters of five dispatches");
     }
 
     #[test]
@@ -167,7 +185,7 @@ mod tests {
         plan.persistent("weights", 128);
         plan.persistent("moments", 64);
         let error = plan.memory(1 << 20, 1 << 20).unwrap().out_of_memory("llvmpipe").to_string();
-        let told = "llvmpipe has no room for 768 bytes in 2 buffers, the largest of them 512 bytes";
+        let told = "llvmpipe has no room for 1024 bytes in 3 buffers, the largest of them 512 bytes";
         assert!(error.contains(told), "{error}");
     }
 }

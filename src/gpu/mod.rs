@@ -19,7 +19,7 @@ mod upload;
 pub use browser::Browser;
 pub use device::{AdapterClass, DeviceOptions, Gpu, KernelFamily};
 pub use error::GpuError;
-pub use memory::{MemoryPlan, PlannedBuffer};
+pub use memory::{MemoryPlan, PlannedBuffer, PlannedTensor};
 pub use plan::{Dispatch, Kernel, Plan, Shader, Tensor};
 pub use profile::KernelTime;
 pub use program::{BufferRange, Program};

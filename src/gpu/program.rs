@@ -2,7 +2,7 @@
 
 use super::buffer::OwnedBuffer;
 use super::plan::{ALIGNMENT_WORDS, Command, Kind, Plan, Tensor};
-use super::{Gpu, GpuError, MemoryPlan};
+use super::{Gpu, GpuError, MemoryPlan, PlannedBuffer};
 
 /// A range of a buffer on the device.
 #[derive(Debug, Clone)]
@@ -43,10 +43,13 @@ impl Plan {
         let memory = self.memory(adapter.max_buffer_size, adapter.max_binding_size)?;
         let out_of_memory = gpu.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
         let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
-        let buffers: Vec<_> =
-            memory.buffers.iter().map(|b| gpu.buffer(&b.tensors.join(","), b.bytes, usage)).collect();
+        let buffer = |planned: &PlannedBuffer| {
+            let names: Vec<_> = planned.tensors.iter().map(|tensor| tensor.name.as_str()).collect();
+            gpu.buffer(&names.join(","), planned.bytes, usage)
+        };
+        let buffers: Vec<_> = memory.buffers.iter().map(buffer).collect();
         let places = self.places(&memory, &buffers);
-        let params = self.write_params(gpu);
+        let params = self.write_params(gpu, memory.params);
         if out_of_memory.pop().await.is_some() {
             return Err(memory.out_of_memory(&adapter.name));
         }
@@ -76,7 +79,7 @@ impl Plan {
     }
 
     /// All dispatches' parameters in one uniform buffer, 256 bytes apart.
-    fn write_params(&self, gpu: &Gpu) -> OwnedBuffer {
+    fn write_params(&self, gpu: &Gpu, bytes: u64) -> OwnedBuffer {
         let mut words = Vec::new();
         for command in &self.commands {
             if let Command::Dispatch(dispatch) = command {
@@ -84,9 +87,8 @@ impl Plan {
                 words.resize(words.len() + ALIGNMENT_WORDS - dispatch.params.len(), 0);
             }
         }
-        words.resize(words.len().max(ALIGNMENT_WORDS), 0);
         let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
-        let buffer = gpu.buffer("params", words.len() as u64 * 4, usage);
+        let buffer = gpu.buffer("params", bytes, usage);
         gpu.queue.write_buffer(&buffer, 0, bytemuck::cast_slice(&words));
         buffer
     }

@@ -172,11 +172,7 @@ impl<F: Deref<Target = Features>> Evaluator<F> {
 
     /// Device memory besides the weights, in bytes.
     pub fn bytes(&self) -> u64 {
-        [Some(&self.whole), self.rest.as_ref()]
-            .into_iter()
-            .flatten()
-            .map(|t| t.program().memory().bytes())
-            .sum()
+        [Some(&self.whole), self.rest.as_ref()].into_iter().flatten().map(|t| t.memory().bytes()).sum()
     }
 
     /// Adds what a batch comes to.

@@ -1,6 +1,6 @@
 //! What a run takes on an adapter: planned without a device, as the run itself plans it.
 
-use super::{PretrainOptions, TrainError};
+use super::{PretrainOptions, RunMemory, TrainError};
 use crate::gpu::{AdapterReport, GpuError, KernelFamily, MemoryPlan};
 use crate::model::config::BertConfig;
 use crate::model::parameters::parameter_shapes;
@@ -19,6 +19,8 @@ pub struct RunPlan {
     pub parameters: u64,
     /// Device memory, in bytes. Where the run does not fit, that of weights, gradients and moments alone.
     pub bytes: u64,
+    /// What that memory is for; nothing where the run does not fit.
+    pub memory: RunMemory,
     /// Dispatches in a step; 0 where the run does not fit.
     pub dispatches: usize,
     /// [`TrainError::DoesNotFit`], where it does not.
@@ -70,11 +72,14 @@ pub fn plan_run(
     let wanted = Wanted::training(adapter, options);
     Ok(match wanted.plan(adapter, shape) {
         Ok((step, memory)) => {
-            RunPlan { parameters, bytes: memory.bytes(), dispatches: step.plan.dispatches(), misfit: None }
+            let memory = RunMemory::new(&step, &memory);
+            let dispatches = step.plan.dispatches();
+            RunPlan { parameters, bytes: memory.bytes(), memory, dispatches, misfit: None }
         }
         Err(source) => RunPlan {
             parameters,
             bytes: parameters.saturating_mul(BYTES_PER_PARAMETER),
+            memory: RunMemory::default(),
             dispatches: 0,
             misfit: Some(wanted.does_not_fit(adapter, shape, source)),
         },

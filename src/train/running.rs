@@ -112,7 +112,7 @@ impl Running<'_> {
         Started {
             adapter: trainer.gpu().adapter.name.clone(),
             parameters: trainer.step().table.elements(),
-            bytes: trainer.program().memory().bytes() + evaluator.as_ref().map_or(0, HeldOut::bytes),
+            bytes: trainer.memory().bytes() + evaluator.as_ref().map_or(0, HeldOut::bytes),
             dispatches: trainer.step().plan.dispatches(),
             uniform_loss: (self.options.config.vocab_size as f64).ln(),
             unigram_loss: self.unigram_loss,

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::TrainError;
 use super::pack::{StepScalars, pack};
+use super::{RunMemory, TrainError};
 use crate::checkpoint::NamedTensor;
 use crate::data::Batch;
 use crate::gpu::{Gpu, GpuError, Program, Readback, Tensor, UploadRing};
@@ -14,7 +14,7 @@ use crate::ops::RECORD_WORDS;
 use crate::optimizer::Culprit;
 
 /// Uploads under way at once: the host prepares a batch while the device works on the one before.
-const UPLOADS: usize = 2;
+pub(super) const UPLOADS: usize = 2;
 
 /// Numbers of one step, as the device computed them.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -91,6 +91,11 @@ impl Trainer {
     /// The plan it runs.
     pub fn step(&self) -> &StepPlan {
         &self.step
+    }
+
+    /// Its buffers by their purpose. Weights of another trainer are not among them.
+    pub fn memory(&self) -> RunMemory {
+        RunMemory::new(&self.step, self.program.memory())
     }
 
     /// The plan's buffers.

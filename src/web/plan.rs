@@ -30,7 +30,7 @@ struct MeasurementView {
 }
 
 impl From<RunPlan> for PlanView {
-    fn from(RunPlan { parameters, bytes, dispatches, misfit }: RunPlan) -> Self {
+    fn from(RunPlan { parameters, bytes, dispatches, misfit, .. }: RunPlan) -> Self {
         Self {
             parameters,
             bytes,

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::{json_lines, run, wgpu_bert};
+use super::{json_lines, run, wgpu_bert, without_driver};
 
 fn golden(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/text").join(name).display().to_string()
@@ -108,4 +108,53 @@ fn a_text_is_told_with_examples_of_it() {
         finished.stdout
     );
     assert!(finished.stderr.contains("every document has one sentence only"), "{}", finished.stderr);
+}
+
+#[test]
+fn a_plan_tells_what_a_step_takes() {
+    let sizes =
+        ["--vocab_size=100", "--train_batch_size=2", "--max_seq_length=16", "--max_predictions_per_seq=3"];
+    let finished = run(wgpu_bert(&["inspect", "--plan", "--json"]).args(sizes));
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""));
+    let [plan] = &json_lines(&finished.stdout)[..] else { panic!("{}", finished.stdout) };
+    let memory = plan["memory"].as_array().unwrap();
+    let sum =
+        |list: &[serde_json::Value]| list.iter().map(|part| part["bytes"].as_u64().unwrap()).sum::<u64>();
+    assert_eq!(plan["bytes"].as_u64(), Some(sum(memory)));
+    for part in memory {
+        let buffers = part["buffers"].as_array().unwrap();
+        assert_eq!(part["bytes"].as_u64(), Some(sum(buffers)), "{part}");
+        let tensors = buffers.iter().map(|buffer| sum(buffer["tensors"].as_array().unwrap())).sum();
+        assert_eq!(part["tensor_bytes"].as_u64(), Some(tensors), "{part}");
+    }
+    let bench = run(wgpu_bert(&["bench", "--steps=1", "--json"]).args(sizes));
+    let bench = &json_lines(&bench.stdout)[0];
+    assert_eq!([&plan["bytes"], &plan["dispatches"]], [&bench["planned_bytes"], &bench["dispatches"]]);
+    assert_eq!([&plan["parameters"], &plan["kernels"]], [&bench["parameters"], &bench["kernels"]]);
+
+    let finished = run(wgpu_bert(&["inspect", "--plan"]).args(sizes));
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""));
+    let lines: Vec<_> = finished.stdout.lines().collect();
+    assert!(lines[0].starts_with("tiny, vocabulary 100, "), "{}", lines[0]);
+    let row = lines.iter().find(|line| line.starts_with("activations")).unwrap();
+    assert_eq!(row.split_whitespace().filter(|word| word.contains("iB")).count(), 2, "{row}");
+    assert!(finished.stdout.contains("weights 0") && finished.stdout.contains("more"), "{}", finished.stdout);
+}
+
+#[test]
+fn a_plan_is_refused_what_only_a_file_has_and_what_does_not_fit() {
+    for (args, part) in [
+        (&["--plan", "some.txt"][..], "cannot be used with"),
+        (&["--plan", "--count=1"], "cannot be used with"),
+        (&["some.txt", "--model_size=tiny"], "--plan"),
+        (&[], "FILE"),
+        (&["--plan", "--train_batch_size=1000000"], "The largest that fits is"),
+        (&["--plan", "--max_seq_length=513"], "513"),
+    ] {
+        let finished = run(wgpu_bert(&["inspect"]).args(args));
+        assert_eq!(finished.code, Some(2), "{args:?}: {}", finished.stderr);
+        assert!(finished.stderr.contains(part), "{args:?}: {}", finished.stderr);
+    }
+    let finished = run(&mut without_driver(&["inspect", "--plan", "--json"]));
+    assert_eq!(finished.code, Some(3), "{}", finished.stdout);
 }

@@ -1,16 +1,17 @@
 //! What is known of a run before it starts: its plan, the kernels to compile, and the time of a step.
 
 use wgpu_bert::data::Features;
-use wgpu_bert::gpu::{DeviceOptions, survey};
+use wgpu_bert::gpu::{DeviceOptions, Gpu, survey};
 use wgpu_bert::model::config::BertConfig;
+use wgpu_bert::model::{BatchShape, StepKind, Task};
 use wgpu_bert::optimizer::{OptimizerKind, OptimizerOptions, Schedule};
 use wgpu_bert::strategy::{Strategy, StrategyRequest, get_distribution_strategy};
 use wgpu_bert::train::{
-    Compiling, Control, Event, OutputBiasInit, PretrainOptions, PretrainRun, TrainError, measure_step,
-    plan_run,
+    Compiling, Control, Event, MemoryUse, OutputBiasInit, PretrainOptions, PretrainRun, TrainError, Trainer,
+    measure_step, plan_run,
 };
 
-use crate::harness::{FAMILIES, device};
+use crate::harness::{FAMILIES, device, families};
 
 const SEQ_LENGTH: usize = 12;
 const PREDICTIONS: usize = 3;
@@ -86,6 +87,53 @@ fn a_run_is_what_was_planned_and_compiles_kernel_after_kernel() {
             }));
             assert_eq!(trained.expect("trained").steps, 2);
         }
+    }
+}
+
+/// Buffers of a device, and the bytes that its driver gave them.
+fn allocated(gpu: &Gpu) -> [isize; 2] {
+    // What was written through buffers of its own has arrived.
+    gpu.queue.submit([]);
+    gpu.device.poll(wgpu::PollType::wait_indefinitely()).expect("poll");
+    let counters = gpu.device.get_internal_counters().hal;
+    [counters.buffers.read(), counters.buffer_memory.read()]
+}
+
+#[test]
+fn the_memory_that_is_planned_is_allocated() {
+    let strategy = strategy();
+    for (family, kind) in families().into_iter().zip([OptimizerKind::AdamW, OptimizerKind::Lamb].repeat(2)) {
+        let device = device(family);
+        let options = PretrainOptions {
+            optimizer: OptimizerOptions::new(kind),
+            steps_per_loop: 2,
+            device: DeviceOptions { family: Some(family), ..DeviceOptions::default() },
+            ..options()
+        };
+        let plan = plan_run(Some(&strategy), &options, SEQ_LENGTH, PREDICTIONS).expect("plan");
+        let before = allocated(&device.gpu);
+        let shape = BatchShape { batch_size: 4, seq_length: SEQ_LENGTH, predictions: PREDICTIONS };
+        let step = StepKind { next_sentence: true, task: Task::Train(options.optimizer), records: 2 };
+        let trainer = Trainer::new(device.gpu.clone(), &options.config, shape, step);
+        let trainer = pollster::block_on(trainer).expect("trainer");
+        let after = allocated(&device.gpu);
+
+        assert_eq!(trainer.memory(), plan.memory);
+        let buffers: Vec<_> = plan.memory.uses.iter().flat_map(|part| &part.buffers).collect();
+        assert_eq!(after[0] - before[0], buffers.len() as isize);
+        // Drivers round sizes up.
+        let rounded = (after[1] - before[1]) - plan.bytes as isize;
+        assert!((0..256 * buffers.len() as isize).contains(&rounded), "{} bytes: {rounded}", plan.bytes);
+
+        let bytes =
+            |purpose| plan.memory.uses.iter().find(|part| part.purpose == purpose).map(MemoryUse::bytes);
+        assert!(bytes("weights") >= Some(4 * plan.parameters));
+        assert_eq!(bytes("gradients"), bytes("weights"));
+        assert_eq!(bytes("moments"), bytes("weights").map(|bytes| 2 * bytes));
+        assert_eq!(bytes("parameters"), Some(256 * plan.dispatches as u64));
+        let activations = plan.memory.uses.iter().find(|part| part.purpose == "activations").expect("some");
+        assert!(activations.bytes() < activations.tensor_bytes(), "they share buffers");
+        assert!(activations.buffers.len() < activations.tensors());
     }
 }
 

@@ -187,7 +187,7 @@ pub async fn benchmark(
         min_step_ms: min.as_secs_f64() * 1e3,
         tokens_per_second: shape.tokens() as f64 / median.as_secs_f64(),
         losses,
-        planned_bytes: trainer.program().memory().bytes(),
+        planned_bytes: trainer.memory().bytes(),
         allocated_bytes,
         dispatches: plan.dispatches(),
         layer_forward_dispatches,

@@ -1,0 +1,61 @@
+//! Flags that say what a training step works on, for commands that need no text.
+
+use clap::Args;
+use wgpu_bert::data;
+use wgpu_bert::model::config::BertConfig;
+use wgpu_bert::optimizer::{OptimizerKind, OptimizerOptions, Schedule};
+use wgpu_bert::train::{OutputBiasInit, PretrainOptions};
+
+use super::device_flags::DeviceFlags;
+use super::error::CliError;
+use super::pretrain::positive;
+
+/// A model, a batch and where to compute.
+#[derive(Args)]
+#[command(rename_all = "snake_case")]
+pub struct StepFlags {
+    /// One of Google's sizes
+    #[arg(long, value_name = "SIZE", default_value = "tiny",
+        value_parser = ["tiny", "mini", "small", "medium", "base"])]
+    pub model_size: String,
+    /// Entries of the vocabulary
+    #[arg(long, value_name = "N", default_value = "8192", value_parser = positive)]
+    pub vocab_size: usize,
+    /// Sequences in a step
+    #[arg(long, value_name = "N", default_value = "8", value_parser = positive)]
+    pub train_batch_size: usize,
+    /// Tokens of a sequence
+    #[arg(long, value_name = "N", default_value = "128", value_parser = positive)]
+    pub max_seq_length: usize,
+    /// Masked tokens of a sequence
+    #[arg(long, value_name = "N", default_value = "20", value_parser = positive)]
+    pub max_predictions_per_seq: usize,
+    #[command(flatten)]
+    pub device: DeviceFlags,
+}
+
+impl StepFlags {
+    /// The run whose step it is.
+    pub fn options(&self) -> Result<PretrainOptions, CliError> {
+        let options = PretrainOptions {
+            config: BertConfig::preset(&self.model_size, self.vocab_size)?,
+            batch_size: self.train_batch_size,
+            optimizer: OptimizerOptions::new(OptimizerKind::AdamW),
+            schedule: Schedule { init_lr: 1e-4, end_lr: 1e-4, total_steps: 1, warmup_steps: 0.0, power: 1.0 },
+            steps_per_epoch: 1,
+            num_eval_per_epoch: 1,
+            use_next_sentence_label: true,
+            steps_per_loop: 1,
+            seed: 12345,
+            output_bias_init: OutputBiasInit::Zeros,
+            device: self.device.options(),
+        };
+        let (seq_length, max_position_embeddings) =
+            (self.max_seq_length, options.config.max_position_embeddings);
+        if seq_length > max_position_embeddings {
+            let origin = "--max_seq_length".into();
+            return Err(data::Error::SequenceTooLong { origin, seq_length, max_position_embeddings }.into());
+        }
+        Ok(options)
+    }
+}
