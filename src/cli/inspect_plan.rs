@@ -10,18 +10,19 @@ use super::error::CliError;
 use super::output;
 use super::step_flags::StepFlags;
 
-/// Flags that mean something with --plan only.
-const OF_A_PLAN: [&str; 8] = [
+/// Flags that mean something with --plan only, where there is no file.
+const OF_A_PLAN: [&str; 9] = [
     "model_size",
     "vocab_size",
     "train_batch_size",
     "max_predictions_per_seq",
+    "recompute",
     "distribution_strategy",
     "adapter",
     "kernels",
     "runtime_checks",
 ];
-/// And only without.
+/// And with a file only.
 const OF_A_FILE: [&str; 7] =
     ["file", "vocab_file", "do_lower_case", "strip_accents", "json_field", "count", "skip_bad_records"];
 /// Names of tensors that are shown of a buffer that many share.
@@ -30,7 +31,7 @@ const NAMES: usize = 3;
 /// Lets a flag stand only where it means something.
 pub fn sort_out(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
-        id if OF_A_PLAN.contains(&id) => arg.requires("plan"),
+        id if OF_A_PLAN.contains(&id) => arg.conflicts_with("file"),
         id if OF_A_FILE.contains(&id) => arg.conflicts_with("plan"),
         _ => arg,
     }

@@ -30,6 +30,9 @@ pub struct StepFlags {
     /// Masked tokens of a sequence
     #[arg(long, value_name = "N", default_value = "20", value_parser = positive)]
     pub max_predictions_per_seq: usize,
+    /// Compute activations again instead of keeping them
+    #[arg(long)]
+    pub recompute: bool,
     #[command(flatten)]
     pub device: DeviceFlags,
 }
@@ -47,6 +50,7 @@ impl StepFlags {
             use_next_sentence_label: true,
             steps_per_loop: 1,
             seed: 12345,
+            recompute: self.recompute,
             output_bias_init: OutputBiasInit::Zeros,
             device: self.device.options(),
         };

@@ -100,7 +100,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Gpu {
-    /// Open a device on an adapter of a survey, with every limit the adapter grants.
+    /// Open a device on an adapter of a survey, with every limit the adapter grants; of memory no more than the report
+    /// says.
     ///
     /// # Errors
     /// [`GpuError::DeviceRefused`] when the driver says no.
@@ -118,7 +119,11 @@ impl Gpu {
             .request_device(&wgpu::DeviceDescriptor {
                 label: Some("wgpu-bert"),
                 required_features: handle.features() & features,
-                required_limits: handle.limits(),
+                required_limits: wgpu::Limits {
+                    max_buffer_size: adapter.max_buffer_size,
+                    max_storage_buffer_binding_size: adapter.max_binding_size,
+                    ..handle.limits()
+                },
                 memory_hints: wgpu::MemoryHints::Performance,
                 ..Default::default()
             })

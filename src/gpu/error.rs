@@ -26,7 +26,7 @@ pub enum GpuError {
     /// The device could not allocate what the plan needs.
     #[error(
         "out of device memory: {adapter} has no room for {bytes} bytes in {buffers} buffers, the largest of them {largest} \
-         bytes; use a smaller batch, sequence or model"
+         bytes; use recompute, which does not keep activations, or a smaller batch, sequence or model"
     )]
     OutOfMemory {
         /// Name of the adapter.

@@ -38,7 +38,7 @@ pub(super) struct EmbeddingTape {
 /// Tensors of a layer that its backward needs.
 pub(super) struct LayerTape {
     /// `[T, H]`.
-    input: Tensor,
+    pub input: Tensor,
     /// Query, key and value: one `[T, 3H]` or three `[T, H]`.
     projections: Vec<Tensor>,
     /// `[B, A, S, S]`, and after dropout.

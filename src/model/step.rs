@@ -32,6 +32,8 @@ pub struct StepKind {
     pub task: Task,
     /// Records of the metrics ring: steps between two readings of it.
     pub records: usize,
+    /// Do not keep what the layers' backward needs, but compute it again: less memory, a third more work, the same bits.
+    pub recompute: bool,
 }
 
 /// How far a step goes.
@@ -50,12 +52,12 @@ pub enum Task {
 impl StepKind {
     /// Forward and backward without an update.
     pub fn gradients(next_sentence: bool) -> Self {
-        Self { next_sentence, task: Task::Gradients, records: 1 }
+        Self { next_sentence, task: Task::Gradients, records: 1, recompute: false }
     }
 
     /// Forward only.
     pub fn predict(next_sentence: bool) -> Self {
-        Self { next_sentence, task: Task::Predict, records: 1 }
+        Self { next_sentence, task: Task::Predict, records: 1, recompute: false }
     }
 }
 
@@ -182,6 +184,10 @@ impl StepPlan {
                 }
                 for (layer, tape) in layers.iter().enumerate().rev() {
                     let before = plan.dispatches();
+                    // The last layer's tensors are still there; those of the others end with its forward.
+                    let again = kind.recompute && layer + 1 < layers.len();
+                    let again = again.then(|| builder.layer(&mut plan, layer, tape.input));
+                    let tape = again.as_ref().unwrap_or(tape);
                     d_output = builder.layer_backward(&mut plan, layer, tape, d_output);
                     layer_dispatches[1] = plan.dispatches() - before;
                 }

@@ -100,7 +100,7 @@ impl<F: Deref<Target = Features>> Deal<F> {
     }
 
     fn kind(&self) -> StepKind {
-        StepKind { next_sentence: self.next_sentence, task: Task::Evaluate, records: 1 }
+        StepKind { task: Task::Evaluate, ..StepKind::predict(self.next_sentence) }
     }
 
     fn batches(&self) -> usize {

@@ -30,6 +30,9 @@ pub struct PretrainOptions {
     pub steps_per_loop: usize,
     /// Decides initial weights, dropout and the order of the data.
     pub seed: u64,
+    /// Compute the layers' activations again for their backward instead of keeping them: see
+    /// [`StepKind::recompute`](crate::model::StepKind::recompute).
+    pub recompute: bool,
     /// Where the output bias of the masked-LM head starts.
     pub output_bias_init: OutputBiasInit,
     /// How the device is opened.
@@ -207,6 +210,7 @@ mod tests {
             use_next_sentence_label: true,
             steps_per_loop: 4,
             seed: 1,
+            recompute: false,
             output_bias_init: OutputBiasInit::Zeros,
             device: DeviceOptions::default(),
         }

@@ -46,6 +46,7 @@ pub struct RunPlan {
 ///     use_next_sentence_label: true,
 ///     steps_per_loop: 10,
 ///     seed: 12345,
+///     recompute: false,
 ///     output_bias_init: OutputBiasInit::Zeros,
 ///     device: DeviceOptions::default(),
 /// };
@@ -130,6 +131,7 @@ impl<'a> Wanted<'a> {
             next_sentence: options.use_next_sentence_label,
             task: Task::Train(options.optimizer),
             records: options.steps_per_loop,
+            recompute: options.recompute,
         };
         Self { config: &options.config, kind, family: options.device.family_on(adapter) }
     }

@@ -61,6 +61,7 @@ use crate::strategy::{Strategy, StrategyError};
 ///     use_next_sentence_label: true,
 ///     steps_per_loop: 2,
 ///     seed: 12345,
+///     recompute: false,
 ///     output_bias_init: OutputBiasInit::Zeros,
 ///     device: DeviceOptions::default(),
 /// };

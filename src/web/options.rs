@@ -66,6 +66,7 @@ pub struct RunOptions {
     pub steps_per_epoch: Option<usize>,
     #[serde(deserialize_with = "positive")]
     pub steps_per_loop: Option<usize>,
+    pub recompute: Option<bool>,
     pub kernels: Option<Kernels>,
 }
 

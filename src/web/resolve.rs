@@ -82,6 +82,7 @@ pub fn resolve(options: RunOptions) -> Result<Resolved, Rejection> {
         use_next_sentence_label: instances.use_next_sentence_label,
         steps_per_loop: options.steps_per_loop.unwrap_or(recipe.steps_per_loop).min(total_steps as usize),
         seed: instances.random_seed,
+        recompute: options.recompute.unwrap_or(false),
         output_bias_init: match options.output_bias_init {
             None => recipe.output_bias_init,
             Some(BiasStart::Zeros) => OutputBiasInit::Zeros,

@@ -28,10 +28,18 @@ pub fn families() -> Vec<KernelFamily> {
 
 /// Open the first adapter; without a family with the one a run would use.
 pub fn device(family: impl Into<Option<KernelFamily>>) -> Device {
+    open(&adapter(), family.into())
+}
+
+/// The same, but buffers and bindings may not be larger than told.
+pub fn device_within(max_buffer_size: u64, max_binding_size: u64) -> Device {
+    open(&AdapterReport { max_buffer_size, max_binding_size, ..adapter() }, None)
+}
+
+fn open(adapter: &AdapterReport, family: Option<KernelFamily>) -> Device {
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let adapter = &adapter();
     let runtime_checks = std::env::var("WGPU_BERT_RUNTIME_CHECKS").as_deref() != Ok("0");
-    let options = DeviceOptions { family: family.into(), runtime_checks, ..DeviceOptions::default() };
+    let options = DeviceOptions { family, runtime_checks, ..DeviceOptions::default() };
     Device { gpu: Arc::new(pollster::block_on(Gpu::open(adapter, options)).expect("device")), _turn: turn }
 }
 

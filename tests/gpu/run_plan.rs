@@ -33,6 +33,7 @@ fn options() -> PretrainOptions {
         use_next_sentence_label: true,
         steps_per_loop: 1,
         seed: 7,
+        recompute: false,
         output_bias_init: OutputBiasInit::Zeros,
         device: DeviceOptions::default(),
     }
@@ -113,7 +114,12 @@ fn the_memory_that_is_planned_is_allocated() {
         let plan = plan_run(Some(&strategy), &options, SEQ_LENGTH, PREDICTIONS).expect("plan");
         let before = allocated(&device.gpu);
         let shape = BatchShape { batch_size: 4, seq_length: SEQ_LENGTH, predictions: PREDICTIONS };
-        let step = StepKind { next_sentence: true, task: Task::Train(options.optimizer), records: 2 };
+        let step = StepKind {
+            next_sentence: true,
+            task: Task::Train(options.optimizer),
+            records: 2,
+            recompute: false,
+        };
         let trainer = Trainer::new(device.gpu.clone(), &options.config, shape, step);
         let trainer = pollster::block_on(trainer).expect("trainer");
         let after = allocated(&device.gpu);
@@ -135,6 +141,30 @@ fn the_memory_that_is_planned_is_allocated() {
         assert!(activations.bytes() < activations.tensor_bytes(), "they share buffers");
         assert!(activations.buffers.len() < activations.tensors());
     }
+}
+
+#[test]
+fn base_fits_the_limits_that_every_adapter_grants() {
+    let mut strategy = strategy();
+    (strategy.adapter.max_buffer_size, strategy.adapter.max_binding_size) = (256 << 20, 128 << 20);
+    let plan = |recompute| {
+        let config = BertConfig::preset("base", 30522).expect("base");
+        let options = PretrainOptions { config, batch_size: 8, recompute, ..options() };
+        plan_run(Some(&strategy), &options, 128, 20).expect("plan")
+    };
+    let activations = [false, true].map(|recompute| {
+        let plan = plan(recompute);
+        assert!(plan.misfit.is_none(), "{:?}", plan.misfit);
+        for buffer in plan.memory.uses.iter().flat_map(|part| &part.buffers) {
+            assert!(buffer.bytes <= 128 << 20, "{buffer:?}");
+            assert!(buffer.tensors.iter().all(|tensor| tensor.bytes <= buffer.bytes), "{buffer:?}");
+        }
+        let part = |purpose| plan.memory.uses.iter().find(|part| part.purpose == purpose).expect("some");
+        assert_eq!((plan.parameters, part("weights").buffers.len()), (110_106_428, 4));
+        part("activations").bytes()
+    });
+    let [kept, again] = activations.map(|bytes| bytes >> 20);
+    assert!(kept > 500 && again < 200, "{again} MiB instead of {kept}");
 }
 
 #[test]

@@ -50,6 +50,7 @@ pub fn setting(device: &Device, kind: OptimizerKind) -> Setting {
         use_next_sentence_label: true,
         steps_per_loop: 3,
         seed: 7,
+        recompute: false,
         output_bias_init: OutputBiasInit::Zeros,
         device: DeviceOptions { family: Some(device.gpu.family), ..DeviceOptions::default() },
     };

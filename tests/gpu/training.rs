@@ -10,7 +10,7 @@ use wgpu_bert::model::{BatchShape, StepKind, Task};
 use wgpu_bert::optimizer::{OptimizerKind, OptimizerOptions, Schedule};
 use wgpu_bert::train::{StepMetrics, StepScalars, Trainer, dropout_key};
 
-use crate::harness::{Device, FAMILIES, Random, device};
+use crate::harness::{Device, FAMILIES, POISON, Random, assert_close, device, device_within, families};
 use crate::recorded::{Recorded, limits};
 
 /// 150 steps of TensorFlow's own program, from its start, on its batches.
@@ -127,10 +127,14 @@ fn small_trainer(device: &Device, kind: OptimizerKind, dropout: bool) -> Trainer
     if !dropout {
         (config.hidden_dropout_prob, config.attention_probs_dropout_prob) = (0.0, 0.0);
     }
-    let task = StepKind { task: Task::Train(OptimizerOptions::new(kind)), records: 1, next_sentence: true };
-    let trainer =
-        pollster::block_on(Trainer::new(device.gpu.clone(), &config, shape, task)).expect("trainer");
-    let table = ParameterTable::new(&config, true, u64::MAX);
+    let task = StepKind { task: Task::Train(OptimizerOptions::new(kind)), ..StepKind::gradients(true) };
+    started_trainer(device, &config, shape, task)
+}
+
+/// With weights to start from.
+fn started_trainer(device: &Device, config: &BertConfig, shape: BatchShape, task: StepKind) -> Trainer {
+    let trainer = pollster::block_on(Trainer::new(device.gpu.clone(), config, shape, task)).expect("trainer");
+    let table = ParameterTable::new(config, true, u64::MAX);
     let values = initial_values(&table, config.initializer_range, 5);
     let named = |(p, data): (wgpu_bert::model::parameters::Parameter, Vec<f32>)| NamedTensor {
         name: p.name,
@@ -174,6 +178,64 @@ fn the_same_seed_ends_with_the_same_bits() {
             let first = run(1);
             assert_eq!(first, run(1), "{family:?} {kind:?}");
             assert_ne!(first, run(2), "dropout does not depend on the seed");
+        }
+    }
+}
+
+#[test]
+fn activations_that_are_computed_again_change_no_bit() {
+    for family in families() {
+        let device = device(family);
+        let (config, shape) = small();
+        let config = BertConfig { num_hidden_layers: 3, ..config };
+        let run = |recompute| {
+            let task = Task::Train(OptimizerOptions::new(OptimizerKind::AdamW));
+            let task = StepKind { task, recompute, ..StepKind::gradients(true) };
+            let mut trainer = started_trainer(&device, &config, shape, task);
+            // Nothing is read that was not written in the same step.
+            let weights = pollster::block_on(trainer.read_arena(&trainer.step().weights)).expect("weights");
+            trainer.program().fill(&device.gpu, POISON);
+            let step = trainer.step();
+            let moments = step.moments.iter().flatten().flat_map(|arena| &arena.slabs);
+            let lasting = moments.copied().chain(step.norm.iter().map(|norm| norm.tensor));
+            for tensor in lasting {
+                device.gpu.write(&trainer.program().range(tensor), &vec![0_u32; tensor.len()]);
+            }
+            trainer.write_weights(&weights);
+            let metrics = take_steps(&mut trainer, 3, 1);
+            (metrics, bits(&trainer), trainer.memory().bytes(), trainer.step().plan.dispatches())
+        };
+        let [(kept, kept_bits, kept_bytes, kept_dispatches), (again, again_bits, again_bytes, more)] =
+            [false, true].map(run);
+        assert_eq!(kept, again, "{family:?}");
+        assert!(kept_bits == again_bits, "{family:?}: other weights");
+        assert!(again_bytes < kept_bytes, "{again_bytes} of {kept_bytes} bytes");
+        assert!(more > kept_dispatches, "two of three layers run again");
+    }
+}
+
+#[test]
+fn small_limits_cut_arenas_into_slabs_and_change_nothing_else() {
+    // The largest tensor besides the arenas takes 23,552 bytes: partial sums of LAMB.
+    let (max_buffer_size, max_binding_size) = (64 << 10, 23 << 10);
+    for kind in [OptimizerKind::AdamW, OptimizerKind::Lamb] {
+        let train = |device: Device| {
+            let mut trainer = small_trainer(&device, kind, true);
+            let metrics = take_steps(&mut trainer, 3, 1);
+            let weights = pollster::block_on(trainer.read_arena(&trainer.step().weights)).expect("weights");
+            (metrics, weights, trainer.step().weights.slabs.len())
+        };
+        let (metrics, weights, slabs) = train(device(None));
+        let (cut_metrics, cut_weights, cut_slabs) = train(device_within(max_buffer_size, max_binding_size));
+        assert!(slabs == 1 && cut_slabs > 1, "{cut_slabs} slabs");
+        for (whole, cut) in metrics.iter().zip(&cut_metrics) {
+            assert_eq!(whole.lm_example_loss, cut.lm_example_loss, "{kind:?}");
+            // The sum of squares has another order.
+            assert!((whole.grad_norm / cut.grad_norm - 1.0).abs() < 1e-6, "{kind:?}: {whole:?}, {cut:?}");
+        }
+        for (whole, cut) in weights.iter().zip(&cut_weights) {
+            let whole_data: Vec<_> = whole.data.iter().map(|value| f64::from(*value)).collect();
+            assert_close(&whole.name, &cut.data, &whole_data, 1e-6);
         }
     }
 }

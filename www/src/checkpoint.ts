@@ -11,7 +11,7 @@ export interface RunSource {
 }
 
 /** Options that change nothing of what a run computes. */
-const FREE = ["stepsPerLoop"];
+const FREE = ["stepsPerLoop", "recompute"];
 
 export class Checkpoint {
   /** What is saved already. */

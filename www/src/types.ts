@@ -158,6 +158,8 @@ export interface PretrainOptions extends ExampleOptions {
   readonly stepsPerEpoch?: number;
   /** Steps between two `progress` events: 10. An epoch's end makes them fewer. */
   readonly stepsPerLoop?: number;
+  /** Computes the layers' activations again for the backward pass instead of keeping them, with the same numbers: less memory, about a third more time: false. */
+  readonly recompute?: boolean;
   /** Which kernels compute: those that suit the adapter. */
   readonly kernels?: "register" | "workgroup";
 

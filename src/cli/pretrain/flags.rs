@@ -189,6 +189,11 @@ pub struct TrainingFlags {
     /// Decides examples, their order, initial weights and dropout [default: 12345]
     #[arg(long, alias = "random_seed", value_name = "N")]
     pub seed: Option<u64>,
+    /// Compute the layers' activations again for the backward pass instead of keeping them: less memory, about a third
+    /// more time, the same numbers [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        value_parser = BoolishValueParser::new())]
+    pub recompute: Option<bool>,
     /// fp32, the only precision there is
     #[arg(long, alias = "dt", value_name = "TYPE", value_parser = precision)]
     pub dtype: Option<()>,

@@ -156,6 +156,7 @@ pub fn resolve(
             use_next_sentence_label: instances.use_next_sentence_label,
             steps_per_loop: steps_per_loop.min(longest),
             seed: instances.random_seed,
+            recompute: training.recompute.unwrap_or(false),
             output_bias_init: match training.output_bias_init {
                 None => recipe.output_bias_init,
                 Some(BiasStart::Zeros) => OutputBiasInit::Zeros,

@@ -65,6 +65,7 @@ fn defaults_are_those_of_the_reference() {
             use_next_sentence_label: true,
             steps_per_loop: 10,
             seed: 12345,
+            recompute: false,
             output_bias_init: OutputBiasInit::Zeros,
             device: DeviceOptions::default(),
         }
@@ -85,7 +86,7 @@ fn every_flag_arrives() {
          --steps_per_loop 25 --learning_rate 1e-3 --end_lr 1e-4 --warmup_steps 12.5 --optimizer_type LAMB \
          --weight_decay 0.1 --beta_1 0.8 --beta_2 0.9 --clip_norm 2 --on_nan skip --nouse_next_sentence_label \
          --output_bias_init unigram --seed 7 --hidden_dropout_prob 0 --attention_probs_dropout_prob 0.2 --dtype fp32 \
-         --kernels register --runtime_checks --train_summary_interval -1 --save_checkpoints_steps 5 \
+         --recompute --kernels register --runtime_checks --train_summary_interval -1 --save_checkpoints_steps 5 \
          --save_checkpoints_secs 60 --keep_checkpoint_max 1",
     );
     let plan = CheckpointPlan { every_steps: 5, every: Duration::from_secs(60), keep: 1 };
@@ -136,6 +137,7 @@ fn every_flag_arrives() {
             use_next_sentence_label: false,
             steps_per_loop: 25,
             seed: 7,
+            recompute: true,
             output_bias_init: OutputBiasInit::Unigram,
             device: DeviceOptions {
                 family: Some(KernelFamily::Register),
