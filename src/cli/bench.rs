@@ -49,6 +49,7 @@ fn to_json(report: &BenchmarkReport, flags: &BenchFlags) -> Result<Value, CliErr
         "train_batch_size": flags.step.train_batch_size,
         "max_seq_length": flags.step.max_seq_length,
         "max_predictions_per_seq": flags.step.max_predictions_per_seq,
+        "recompute": flags.step.recompute,
     });
     let measured = serde_json::to_value(report).expect("numbers and names only");
     if let (Value::Object(object), Value::Object(measured)) = (&mut object, measured) {
@@ -63,7 +64,7 @@ fn to_text(report: &BenchmarkReport, flags: &BenchFlags) -> String {
     let allocated = report.allocated_bytes.map_or("unknown".into(), |bytes| BinaryBytes(bytes).to_string());
     let mut text = format!(
         "{}, {} kernels: {}, vocabulary {}, {} parameters\n\
-         {} sequences of {} tokens with {} predictions; median of {} steps after {WARMUP_STEPS} to warm up\n\n\
+         {} sequences of {} tokens with {} predictions{}; median of {} steps after {WARMUP_STEPS} to warm up\n\n\
          step        {:.1} ms (shortest {:.1} ms), {:.0} tokens/s\n\
          memory      {} planned, {allocated} allocated\n\
          dispatches  {}; in a layer {} forward and {} backward\n\
@@ -78,6 +79,7 @@ fn to_text(report: &BenchmarkReport, flags: &BenchFlags) -> String {
         flags.step.train_batch_size,
         flags.step.max_seq_length,
         flags.step.max_predictions_per_seq,
+        flags.step.manner(),
         report.steps,
         report.step_ms,
         report.min_step_ms,

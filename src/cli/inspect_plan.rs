@@ -73,6 +73,7 @@ fn to_json(flags: &StepFlags, adapter: &AdapterReport, kernels: &str, plan: &Run
         "train_batch_size": flags.train_batch_size,
         "max_seq_length": flags.max_seq_length,
         "max_predictions_per_seq": flags.max_predictions_per_seq,
+        "recompute": flags.recompute,
         "adapter": adapter.name,
         "max_buffer_size": adapter.max_buffer_size,
         "max_storage_buffer_binding_size": adapter.max_binding_size,
@@ -86,7 +87,7 @@ fn to_json(flags: &StepFlags, adapter: &AdapterReport, kernels: &str, plan: &Run
 
 fn to_text(flags: &StepFlags, adapter: &AdapterReport, kernels: &str, plan: &RunPlan) -> String {
     let mut text = format!(
-        "{}, vocabulary {}, {} parameters; {} sequences of {} tokens with {} predictions\n\
+        "{}, vocabulary {}, {} parameters; {} sequences of {} tokens with {} predictions{}\n\
          {}, {kernels} kernels, buffers up to {}, {} of one in a kernel\n\
          {} dispatches, {}\n\n\
          {:<20} {:>7} {:>11} {:>8} {:>11}\n",
@@ -96,6 +97,7 @@ fn to_text(flags: &StepFlags, adapter: &AdapterReport, kernels: &str, plan: &Run
         flags.train_batch_size,
         flags.max_seq_length,
         flags.max_predictions_per_seq,
+        flags.manner(),
         adapter.name,
         BinaryBytes(adapter.max_buffer_size),
         BinaryBytes(adapter.max_binding_size),

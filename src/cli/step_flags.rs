@@ -62,4 +62,9 @@ impl StepFlags {
         }
         Ok(options)
     }
+
+    /// What there is to say of the step besides its sizes.
+    pub fn manner(&self) -> &'static str {
+        if self.recompute { ", activations computed again" } else { "" }
+    }
 }

@@ -32,7 +32,8 @@ pub struct StepKind {
     pub task: Task,
     /// Records of the metrics ring: steps between two readings of it.
     pub records: usize,
-    /// Do not keep what the layers' backward needs, but compute it again: less memory, a third more work, the same bits.
+    /// Do not keep what the layers' backward needs, but compute it again: less memory, up to a third more to compute, the
+    /// same bits.
     pub recompute: bool,
 }
 

@@ -132,10 +132,11 @@ fn a_plan_tells_what_a_step_takes() {
     assert_eq!([&plan["bytes"], &plan["dispatches"]], [&bench["planned_bytes"], &bench["dispatches"]]);
     assert_eq!([&plan["parameters"], &plan["kernels"]], [&bench["parameters"], &bench["kernels"]]);
 
-    let finished = run(wgpu_bert(&["inspect", "--plan"]).args(sizes));
+    let finished = run(wgpu_bert(&["inspect", "--plan", "--recompute"]).args(sizes));
     assert_eq!(finished.code, Some(0), "{}", finished.stderr);
     let lines: Vec<_> = finished.stdout.lines().collect();
     assert!(lines[0].starts_with("tiny, vocabulary 100, "), "{}", lines[0]);
+    assert!(lines[0].ends_with("activations computed again"), "{}", lines[0]);
     let row = lines.iter().find(|line| line.starts_with("activations")).unwrap();
     assert_eq!(row.split_whitespace().filter(|word| word.contains("iB")).count(), 2, "{row}");
     assert!(finished.stdout.contains("weights 0") && finished.stdout.contains("more"), "{}", finished.stdout);

@@ -158,7 +158,7 @@ export interface PretrainOptions extends ExampleOptions {
   readonly stepsPerEpoch?: number;
   /** Steps between two `progress` events: 10. An epoch's end makes them fewer. */
   readonly stepsPerLoop?: number;
-  /** Computes the layers' activations again for the backward pass instead of keeping them, with the same numbers: less memory, about a third more time: false. */
+  /** Computes the layers' activations again for the backward pass instead of keeping them, with the same numbers: less memory, up to a third more to compute: false. */
   readonly recompute?: boolean;
   /** Which kernels compute: those that suit the adapter. */
   readonly kernels?: "register" | "workgroup";

@@ -189,8 +189,8 @@ pub struct TrainingFlags {
     /// Decides examples, their order, initial weights and dropout [default: 12345]
     #[arg(long, alias = "random_seed", value_name = "N")]
     pub seed: Option<u64>,
-    /// Compute the layers' activations again for the backward pass instead of keeping them: less memory, about a third
-    /// more time, the same numbers [default: false]
+    /// Compute the layers' activations again for the backward pass instead of keeping them: less memory, up to a third
+    /// more to compute, the same numbers [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         value_parser = BoolishValueParser::new())]
     pub recompute: Option<bool>,
