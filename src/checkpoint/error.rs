@@ -41,6 +41,15 @@ pub enum CheckpointError {
         /// What is wrong with it.
         problem: String,
     },
+    /// A file that is not what its checksum was made of.
+    #[error(
+        "{} is damaged: its checksum is not the one in SHA256SUMS. If you changed it yourself, remove SHA256SUMS",
+        .path.display()
+    )]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
     /// Two programs must not write one run.
     #[error("another run is writing to {}: wait for it, or choose another folder", .folder.display())]
     InUse {

@@ -4,6 +4,8 @@
 //! [`names`] checks that they are a model's. `import` takes weights from other programs, TensorFlow's checkpoints by way
 //! of `tensor_bundle`. `RunFolder` keeps the newest checkpoints of a run, each with a checksum.
 
+#[cfg(not(target_family = "wasm"))]
+mod checksums;
 mod error;
 #[cfg(not(target_family = "wasm"))]
 pub mod import;
@@ -16,6 +18,7 @@ mod onnx;
 #[cfg(not(target_family = "wasm"))]
 mod run_folder;
 pub mod safetensors;
+#[cfg(not(target_family = "wasm"))]
 mod storage;
 #[cfg(not(target_family = "wasm"))]
 pub mod tensor_bundle;

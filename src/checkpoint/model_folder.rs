@@ -21,9 +21,6 @@ pub(super) const VOCABULARY: &str = "vocab.txt";
 pub(super) const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 pub(super) const TOKENIZER: &str = "tokenizer.json";
 
-/// All files of a model folder.
-pub(super) const FILES: [&str; 5] = [CONFIG, WEIGHTS, VOCABULARY, TOKENIZER_CONFIG, TOKENIZER];
-
 /// A model with its vocabulary, as one unit that is saved and loaded together.
 ///
 /// The folder of a run is always a whole `BertForPreTraining`. A model trained without the next-sentence task writes

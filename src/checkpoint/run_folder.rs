@@ -9,17 +9,14 @@
 //! A checkpoint is written beside its place, under a name that starts with a dot, and renamed when it is whole. So
 //! whatever stops the program, a folder of this name is a whole checkpoint; the checksums tell of a disk that forgot.
 
-use std::fmt::Write;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use sha2::{Digest, Sha256};
-
 use super::CheckpointError;
+use super::checksums::{self, SUMS, checksum};
 use super::storage::{io_error, sync_folder, write_durably};
 
-const SUMS: &str = "SHA256SUMS";
 const PREFIX: &str = "checkpoint-";
 /// Before and behind the name of a checkpoint that is not whole: yet, or any more.
 const UNFINISHED: [&str; 2] = [".", ".part"];
@@ -84,11 +81,6 @@ impl RunFolder {
         path.join(format!("{PREFIX}{step}"))
     }
 
-    /// Whether there are checksums of the files in a folder, which [`RunFolder::read`] looks at.
-    pub fn has_checksums(folder: &Path) -> bool {
-        folder.join(SUMS).is_file()
-    }
-
     /// The files of a checkpoint, by name, after a look at their checksums.
     ///
     /// # Errors
@@ -134,11 +126,10 @@ impl RunFolder {
             // Somebody may have removed the folder of the run.
             fs::create_dir_all(&self.path).map_err(io_error("make the folder", &self.path))?;
             fs::create_dir(&unfinished).map_err(io_error("make the folder", &unfinished))?;
-            let mut sums = String::new();
             for (name, bytes) in files {
                 write_durably(&unfinished.join(name), bytes)?;
-                sums += &format!("{}  {name}\n", checksum(bytes));
             }
+            let sums = checksums::list(files.iter().map(|(name, bytes)| (*name, bytes.as_slice())));
             write_durably(&unfinished.join(SUMS), sums.as_bytes())?;
             sync_folder(&unfinished)?;
             let before = path.exists().then(|| self.set_aside(step)).transpose()?;
@@ -214,14 +205,6 @@ impl Drop for RunFolder {
 fn step_of(name: &str) -> Option<u64> {
     let digits = name.strip_prefix(PREFIX)?;
     digits.parse().ok().filter(|step: &u64| step.to_string() == digits)
-}
-
-fn checksum(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(64);
-    for byte in Sha256::digest(bytes) {
-        let _ = write!(text, "{byte:02x}"); // A string takes all.
-    }
-    text
 }
 
 /// The folder itself is locked, so that no file for that lies about. Where folders or the file system know no locks,

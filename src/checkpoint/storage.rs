@@ -4,8 +4,12 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use super::model_folder::{FILES, WEIGHTS};
+use super::checksums::{self, SUMS};
+use super::model_folder::{CONFIG, TOKENIZER, TOKENIZER_CONFIG, VOCABULARY, WEIGHTS};
 use super::{CheckpointError, ModelFolder};
+
+/// All files of a model folder, but for checksums.
+const FILES: [&str; 5] = [CONFIG, WEIGHTS, VOCABULARY, TOKENIZER_CONFIG, TOKENIZER];
 
 impl ModelFolder {
     /// Makes sure, before any work is done for it, that a model can be saved in `folder`. Leaves everything as it was.
@@ -30,7 +34,8 @@ impl ModelFolder {
     ///
     /// All files are first written beside their places. Where only the weights differ, one rename then swaps them, and
     /// a kill leaves the old or the new model. Where another model is replaced, its weights go first and the new ones
-    /// come last: a kill in between leaves a folder that does not load rather than a mixture that does.
+    /// come last: a kill in between leaves a folder that does not load rather than a mixture that does. A checksum of
+    /// the weights stands beside them at the end.
     ///
     /// # Errors
     /// Those of [`ModelFolder::to_files`] and [`ModelFolder::check_writable`], before anything is touched;
@@ -40,7 +45,7 @@ impl ModelFolder {
         prepare(folder)?;
         let swapped = write_and_swap(&files, folder);
         if swapped.is_err() {
-            for name in FILES {
+            for name in FILES.into_iter().chain([SUMS]) {
                 let _ = fs::remove_file(beside(folder, name)); // The error on its way out says more.
             }
         }
@@ -50,17 +55,12 @@ impl ModelFolder {
     /// Reads and checks the model in `folder`.
     ///
     /// # Errors
-    /// [`CheckpointError::Io`], and those of [`ModelFolder::from_files`].
+    /// [`CheckpointError::Io`], [`CheckpointError::Changed`], and those of [`ModelFolder::from_files`].
     pub fn load(folder: &Path) -> Result<Self, CheckpointError> {
         fs::read_dir(folder).map_err(io_error("open the model folder", folder))?;
         let mut files = Vec::new();
         for name in FILES {
-            let path = folder.join(name);
-            match fs::read(&path) {
-                Ok(bytes) => files.push((name.to_owned(), bytes)),
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) => return Err(io_error("read", &path)(error)),
-            }
+            files.extend(checksums::read(&folder.join(name))?.map(|bytes| (name.to_owned(), bytes)));
         }
         Self::from_files(&files, &folder.display().to_string())
     }
@@ -86,6 +86,12 @@ fn write_and_swap(files: &[(&str, Vec<u8>)], folder: &Path) -> Result<(), Checkp
             write_durably(&beside(folder, name), bytes)?;
         }
     }
+    // The others are texts, which a person may change, and of which it shows when they are damaged.
+    let weights = wanted(WEIGHTS).map(|bytes| (WEIGHTS, bytes.as_slice()));
+    let sums = checksums::list(weights);
+    write_durably(&beside(folder, SUMS), sums.as_bytes())?;
+    // Those of the model before.
+    remove(&folder.join(SUMS))?;
     if !others.is_empty() {
         remove(&folder.join(WEIGHTS))?;
         sync_folder(folder)?;
@@ -98,6 +104,7 @@ fn write_and_swap(files: &[(&str, Vec<u8>)], folder: &Path) -> Result<(), Checkp
     }
     sync_folder(folder)?;
     put_in_place(folder, WEIGHTS)?;
+    put_in_place(folder, SUMS)?;
     sync_folder(folder)
 }
 
@@ -146,7 +153,6 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::super::model_folder::tests::small_model;
-    use super::super::model_folder::{CONFIG, TOKENIZER};
     use super::*;
 
     fn names(folder: &Path) -> Vec<String> {
@@ -174,7 +180,7 @@ mod tests {
         other.save(&folder).unwrap();
         assert_eq!(ModelFolder::load(&folder).unwrap(), other);
         let expected =
-            ["config.json", "model.safetensors", "notes.txt", "tokenizer_config.json", "vocab.txt"];
+            [SUMS, "config.json", "model.safetensors", "notes.txt", "tokenizer_config.json", "vocab.txt"];
         assert_eq!(names(&folder), expected);
     }
 
@@ -210,7 +216,7 @@ mod tests {
         assert!(matches!(refused, Err(CheckpointError::Io { action: "write", .. })));
         fs::remove_dir(beside(root.path(), WEIGHTS)).unwrap();
         assert_eq!(ModelFolder::load(root.path()).unwrap(), model);
-        assert_eq!(names(root.path()).len(), FILES.len());
+        assert_eq!(names(root.path()).len(), FILES.len() + 1);
     }
 
     #[test]

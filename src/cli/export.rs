@@ -74,9 +74,6 @@ pub fn run(flags: &ExportFlags) -> Result<(), CliError> {
 }
 
 fn open(path: &Path) -> Result<ImportSource, CliError> {
-    if RunFolder::has_checksums(path) {
-        RunFolder::read(path)?;
-    }
     let checkpoints = if path.is_dir() { RunFolder::checkpoints(path)? } else { Vec::new() };
     if let Some((_, newest)) = checkpoints.last().filter(|_| !path.join("model.safetensors").exists()) {
         return Err(CliError::NoFinalModel { dir: path.into(), newest: newest.clone() });

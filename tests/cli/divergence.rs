@@ -53,6 +53,8 @@ fn damaged_weights_give_no_guesses() {
     let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
     bytes[8 + header..].fill(0xff);
     fs::write(model.join("model.safetensors"), bytes).unwrap();
+    // They would tell before.
+    fs::remove_file(model.join("SHA256SUMS")).unwrap();
     let asked = run(&mut wgpu_bert(&["fill-mask", "--model", model.to_str().unwrap(), "the [MASK]"]));
     assert_eq!((asked.code, asked.stdout.as_str()), (Some(2), ""), "{}", asked.stderr);
     assert!(asked.stderr.contains("damaged"), "{}", asked.stderr);
@@ -61,4 +63,37 @@ fn damaged_weights_give_no_guesses() {
         run(&mut wgpu_bert(&["evaluate", "--model", model.to_str().unwrap(), "--input_files", &text]));
     assert_eq!((evaluated.code, evaluated.stdout.as_str()), (Some(2), ""), "{}", evaluated.stderr);
     assert!(evaluated.stderr.contains("damaged"), "{}", evaluated.stderr);
+}
+
+#[test]
+fn a_bit_of_a_model_that_flipped_is_told() {
+    let place = Workplace::new();
+    assert_eq!(place.pretrain(&[]).code, Some(0));
+    let (model, text) =
+        (place.model_dir().display().to_string(), format!("--input_files={}", place.path("text.txt")));
+    let weights = place.model_dir().join("model.safetensors");
+    let mut bytes = fs::read(&weights).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs::write(&weights, &bytes).unwrap();
+    let weights = weights.display().to_string();
+    let (from_folder, from_file) =
+        (format!("--init_checkpoint={model}"), format!("--init_checkpoint={weights}"));
+    let start = ["pretrain", text.as_str(), "--model_dir", &place.path("other")];
+    let exported = place.path("exported");
+    for arguments in [
+        &["fill-mask", "--model", &model, "the [MASK]"][..],
+        &["evaluate", "--model", &model, &text],
+        &["export", "--model", &model, "--format=huggingface", "--output_dir", &exported],
+        &[&start[..], &[&from_folder]].concat(),
+        &[&start[..], &[&from_file]].concat(),
+    ] {
+        let finished = run(&mut wgpu_bert(arguments));
+        assert_eq!(finished.code, Some(2), "{arguments:?}: {}", finished.stderr);
+        assert!(finished.stderr.contains("model.safetensors is damaged"), "{}", finished.stderr);
+    }
+    // Who changed it on purpose says so.
+    fs::remove_file(place.model_dir().join("SHA256SUMS")).unwrap();
+    let finished = run(&mut wgpu_bert(&["fill-mask", "--model", &model, "the [MASK]"]));
+    assert_eq!(finished.code, Some(0), "{}", finished.stderr);
 }

@@ -1,8 +1,10 @@
 //! What a path given as the start of a run names, and what lies beside the weights.
 
-use std::fs::{self, File};
+use std::fs::File;
+use std::io::ErrorKind;
 use std::path::Path;
 
+use super::super::checksums;
 use super::super::model_folder::{
     CONFIG, TOKENIZER_CONFIG, VOCABULARY, WEIGHTS, read_do_lower_case, read_flag,
 };
@@ -55,14 +57,15 @@ impl ImportSource {
             return Self::folder(path);
         }
         let name = path.display().to_string();
-        let weights = safetensors(fs::read(path).map_err(io_error("read", path))?, &name)?;
+        let none = || io_error("read", path)(ErrorKind::NotFound.into());
+        let weights = safetensors(checksums::read(path)?.ok_or_else(none)?, &name)?;
         Ok(Self { name, weights, config: None, vocabulary: None, do_lower_case: None, strip_accents: None })
     }
 
     fn folder(path: &Path) -> Result<Self, CheckpointError> {
         let need = |file: &'static str| {
             let missing = || CheckpointError::MissingFile { folder: path.display().to_string(), file };
-            optional(path, file)?.ok_or_else(missing)
+            checksums::read(&path.join(file))?.ok_or_else(missing)
         };
         need(CONFIG)?;
         let name = path.join(WEIGHTS).display().to_string();
@@ -107,14 +110,6 @@ fn safetensors(bytes: Vec<u8>, name: &str) -> Result<ImportWeights, CheckpointEr
     Ok(ImportWeights::Safetensors(bytes))
 }
 
-/// A file of the folder, where it has it.
-fn optional(folder: &Path, file: &str) -> Result<Option<Vec<u8>>, CheckpointError> {
-    match folder.join(file) {
-        path if path.exists() => fs::read(&path).map(Some).map_err(io_error("read", &path)),
-        _ => Ok(None),
-    }
-}
-
 fn text(folder: &Path, file: &str) -> Result<Option<String>, CheckpointError> {
     let utf8 = |bytes| {
         String::from_utf8(bytes).map_err(|error| {
@@ -122,5 +117,5 @@ fn text(folder: &Path, file: &str) -> Result<Option<String>, CheckpointError> {
             CheckpointError::NotText { file: folder.join(file).display().to_string(), position }
         })
     };
-    optional(folder, file)?.map(utf8).transpose()
+    checksums::read(&folder.join(file))?.map(utf8).transpose()
 }
