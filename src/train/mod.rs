@@ -35,7 +35,7 @@ pub use memory::{MemoryUse, RunMemory};
 pub use options::{Compiling, Control, Event, OutputBiasInit, PretrainOptions, Progress, Started, Trained};
 pub use pack::{StepScalars, dropout_key};
 pub use plan::{RunPlan, plan_run};
-pub use predict::{Guess, Guesses, fill_masks};
+pub use predict::{Guess, Guesses, Predictor, fill_masks};
 pub use run::{PretrainRun, run_bert_pretrain};
 pub use running::Running;
 pub use snapshot::Snapshot;

@@ -51,11 +51,58 @@ pub async fn fill_masks(
     prompts: &[&str],
     top_k: usize,
 ) -> Result<Vec<Guesses>, TrainError> {
-    let (encoded, shape) = encode_all(config, tokenizer, prompts)?;
-    let mut model = Trainer::new(gpu.clone(), config, shape, StepKind::predict(false)).await?;
-    model.check_fit(tensors)?;
-    model.write_weights(tensors);
-    guess_all(&mut model, config, tokenizer, shape, &encoded, top_k).await
+    Predictor::new(gpu.clone()).fill_masks(config, tensors, tokenizer, prompts, top_k).await
+}
+
+/// Guesses of a model whose weights stay as they are.
+pub struct Predictor {
+    gpu: Arc<Gpu>,
+    /// Compiled for prompts up to this shape; made anew when longer ones come.
+    model: Option<(BatchShape, Trainer)>,
+}
+
+impl Predictor {
+    /// On a device, on which it leaves the model between two calls.
+    pub fn new(gpu: Arc<Gpu>) -> Self {
+        Self { gpu, model: None }
+    }
+
+    /// The device.
+    pub fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+
+    /// See [`fill_masks`](fill_masks()); `config` and `tensors` are the same every time.
+    ///
+    /// # Errors
+    /// As [`fill_masks`](fill_masks()).
+    pub async fn fill_masks(
+        &mut self,
+        config: &BertConfig,
+        tensors: &[NamedTensor],
+        tokenizer: &Tokenizer,
+        prompts: &[&str],
+        top_k: usize,
+    ) -> Result<Vec<Guesses>, TrainError> {
+        let (encoded, needed) = encode_all(config, tokenizer, prompts)?;
+        let (shape, mut model) = match self.model.take().filter(|(shape, _)| holds(*shape, needed)) {
+            Some(model) => model,
+            None => {
+                let model = Trainer::new(self.gpu.clone(), config, needed, StepKind::predict(false)).await?;
+                model.check_fit(tensors)?;
+                model.write_weights(tensors);
+                (needed, model)
+            }
+        };
+        let guesses = guess_all(&mut model, config, tokenizer, shape, &encoded, top_k).await?;
+        self.model = Some((shape, model));
+        Ok(guesses)
+    }
+}
+
+/// Is there room for all that is needed?
+fn holds(shape: BatchShape, needed: BatchShape) -> bool {
+    shape.seq_length >= needed.seq_length && shape.predictions >= needed.predictions
 }
 
 /// The prompts as the model reads them, and the shape that holds the longest.
@@ -117,10 +164,7 @@ impl LivePredictor {
         top_k: usize,
     ) -> Result<Vec<Guesses>, TrainError> {
         let (encoded, needed) = encode_all(config, tokenizer, prompts)?;
-        let holds = |shape: &BatchShape| {
-            shape.seq_length >= needed.seq_length && shape.predictions >= needed.predictions
-        };
-        let (shape, mut model) = match self.model.take().filter(|(shape, _)| holds(shape)) {
+        let (shape, mut model) = match self.model.take().filter(|(shape, _)| holds(*shape, needed)) {
             Some(model) => model,
             None => (needed, trainer.sharing(config, needed, self.kind).await?),
         };

@@ -21,7 +21,7 @@ use crate::checkpoint::{ModelFolder, names};
 use crate::data::{Tokenizer, Vocabulary};
 use crate::gpu::{DeviceOptions, Gpu};
 use crate::model::config::BertConfig;
-use crate::train::{self, Snapshot};
+use crate::train::{Predictor, Snapshot};
 
 /// A file: its name, for messages, and its bytes.
 #[derive(Deserialize)]
@@ -37,11 +37,13 @@ pub struct Model {
     tokenizer: Tokenizer,
     /// Opened by the first guess.
     gpu: RefCell<Option<Arc<Gpu>>>,
+    /// Compiled for the guesses so far.
+    predictor: RefCell<Option<Predictor>>,
 }
 
 impl Model {
     pub(super) fn new(folder: ModelFolder, tokenizer: Tokenizer) -> Self {
-        Self { folder, tokenizer, gpu: RefCell::default() }
+        Self { folder, tokenizer, gpu: RefCell::default(), predictor: RefCell::default() }
     }
 
     /// Of the files of a folder.
@@ -66,8 +68,12 @@ impl Model {
     async fn guesses(&self, text: &str, top_k: usize) -> Result<GuessesView, Rejection> {
         let gpu = self.gpu().await?;
         let ModelFolder { config, tensors, .. } = &self.folder;
-        let filled = train::fill_masks(&gpu, config, tensors, &self.tokenizer, &[text], top_k).await?;
-        filled
+        // Another question may be under way with it.
+        let predictor = self.predictor.take().filter(|predictor| Arc::ptr_eq(predictor.gpu(), &gpu));
+        let mut predictor = predictor.unwrap_or_else(|| Predictor::new(gpu));
+        let filled = predictor.fill_masks(config, tensors, &self.tokenizer, &[text], top_k).await;
+        self.predictor.replace(Some(predictor));
+        filled?
             .into_iter()
             .next()
             .map(Into::into)

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use wgpu_bert::data::{Batcher, Example, ExampleToken};
 use wgpu_bert::optimizer::{OnNan, OptimizerKind};
 use wgpu_bert::train::{
-    Control, Event, PretrainRun, Progress, Snapshot, TrainError, Trained, fill_masks, run_bert_pretrain,
+    Control, Event, Predictor, PretrainRun, Progress, Snapshot, TrainError, Trained, fill_masks,
+    run_bert_pretrain,
 };
 
 use crate::harness::{FAMILIES, device};
@@ -142,6 +143,29 @@ fn a_snapshot_of_another_model_is_refused() {
         let error = pollster::block_on(asked).expect_err("another model");
         assert!(matches!(error, TrainError::OtherModel { .. }), "{error}");
     }
+}
+
+#[test]
+fn a_predictor_compiles_once_and_guesses_the_same() {
+    let device = device(FAMILIES[0]);
+    let setting = setting(&device, OptimizerKind::AdamW);
+    let Setting { options, tokenizer, .. } = &setting;
+    let weights = Snapshot::start_from(options, Vec::new()).weights;
+    let mut predictor = Predictor::new(device.gpu.clone());
+    let mut guess = |prompt| {
+        let prompts = [prompt];
+        let filled = predictor.fill_masks(&options.config, &weights, tokenizer, &prompts, 4);
+        pollster::block_on(filled).expect("guesses")
+    };
+    let first = guess("the [MASK] sees the [MASK]");
+    let made = device.gpu.created();
+    guess("a [MASK]");
+    assert_eq!(guess("the [MASK] sees the [MASK]"), first);
+    let now = device.gpu.created();
+    assert_eq!((now.pipelines, now.bind_groups), (made.pipelines, made.bind_groups));
+    let prompts = ["the [MASK] sees the [MASK]"];
+    let alone = fill_masks(&device.gpu, &options.config, &weights, tokenizer, &prompts, 4);
+    assert_eq!(pollster::block_on(alone).expect("alone"), first);
 }
 
 #[test]
