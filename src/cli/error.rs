@@ -190,7 +190,7 @@ impl CliError {
                 | TrainError::WrongNumbers { .. }
                 | TrainError::SelfTest(_)
                 | TrainError::LostAgain { .. }
-                | TrainError::AdapterGone { .. },
+                | TrainError::NotReplaced { .. },
             )
             | Self::SelfTest(SelfTestError::Gpu(_))
             | Self::WrongNumbers { .. } => DEVICE_FAILED,
@@ -242,7 +242,7 @@ mod tests {
         let lost = GpuError::Lost { reason: "the driver was restarted".into() };
         for error in [
             TrainError::LostAgain { losses: 3, step: 7, message: lost.to_string() },
-            TrainError::AdapterGone { adapter: "llvmpipe".into() },
+            TrainError::NotReplaced { why: "llvmpipe is gone".into() },
             TrainError::Gpu(lost),
         ] {
             assert_eq!(CliError::from(error).exit_code(), 4);

@@ -5,8 +5,10 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use super::buffer::OwnedBuffer;
+use super::time::sleep;
 use super::{AdapterKind, AdapterReport, GpuError, Kernel, Shader};
 
 /// What the adapter is, as far as the choice of kernels goes.
@@ -57,6 +59,10 @@ impl DeviceOptions {
         })
     }
 }
+
+/// How long the loss of a device may be told after the errors that it leads to: Firefox asks its devices ten times a
+/// second. Natively one poll tells.
+const LOSS_IS_TOLD: Duration = Duration::from_secs(if cfg!(target_family = "wasm") { 1 } else { 0 });
 
 /// How many objects a device was asked to create. A step after the first must not move these.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -184,6 +190,20 @@ impl Gpu {
             match self.check() {
                 Ok(()) => rest.as_mut().poll(context).map(Ok),
                 Err(error) => Poll::Ready(Err(error)),
+            }
+        })
+        .await
+    }
+
+    /// The loss of the device, where it is lost or is told so in a moment. One that is lost rejects all that it is given,
+    /// and some browsers tell of that first.
+    pub(crate) async fn loss(&self) -> Option<GpuError> {
+        let mut told = pin!(sleep(LOSS_IS_TOLD));
+        poll_fn(|context| {
+            lock(&self.failure).waker = Some(context.waker().clone());
+            match self.check() {
+                Err(error) if error.is_loss() => Poll::Ready(Some(error)),
+                _ => told.as_mut().poll(context).map(|()| None),
             }
         })
         .await

@@ -14,6 +14,7 @@ mod profile;
 mod program;
 mod readback;
 mod survey;
+mod time;
 mod upload;
 
 pub use browser::Browser;
@@ -25,4 +26,5 @@ pub use profile::KernelTime;
 pub use program::{BufferRange, Program};
 pub use readback::Readback;
 pub use survey::{Absence, AbsenceCause, AdapterKind, AdapterReport, Survey, survey};
+pub(crate) use time::sleep;
 pub use upload::UploadRing;

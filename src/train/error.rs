@@ -3,7 +3,7 @@
 use super::self_test::SelfTestError;
 use crate::checkpoint::CheckpointError;
 use crate::data;
-use crate::gpu::GpuError;
+use crate::gpu::{Gpu, GpuError};
 use crate::model::config::ConfigError;
 use crate::optimizer::OptimizerError;
 use crate::strategy::StrategyError;
@@ -136,11 +136,11 @@ pub enum TrainError {
         /// What the last one was.
         message: String,
     },
-    /// The device was lost, and its adapter is no longer there.
-    #[error("the device was lost, and {adapter} is no longer there to open another on")]
-    AdapterGone {
-        /// The adapter.
-        adapter: String,
+    /// The device was lost, and none could be opened in its place, though that was tried again for a while.
+    #[error("the device was lost, and no other could be opened: {why}")]
+    NotReplaced {
+        /// Why not, the last time.
+        why: String,
     },
     /// The device failed.
     #[error(transparent)]
@@ -151,6 +151,14 @@ impl TrainError {
     /// Is it that the device was lost? A run goes on on a new one then; who asked it something may ask again.
     pub fn is_loss(&self) -> bool {
         self.of_device().is_some_and(GpuError::is_loss)
+    }
+
+    /// The same, or the loss of the device that is behind it.
+    pub(super) async fn or_loss_of(self, gpu: &Gpu) -> Self {
+        match self.of_device() {
+            Some(error) if !error.is_loss() => gpu.loss().await.map_or(self, Self::Gpu),
+            _ => self,
+        }
     }
 
     /// What the device said, be it to a callback.
@@ -172,7 +180,7 @@ impl TrainError {
 
     /// Is it of the device, whatever of it? One that follows a lost one may be broken as well, and say so in other words.
     pub(super) fn is_of_device(&self) -> bool {
-        matches!(self, Self::Gpu(_) | Self::SelfTest(_) | Self::Strategy(_)) || self.is_loss()
+        matches!(self, Self::Gpu(_) | Self::SelfTest(_)) || self.is_loss()
     }
 }
 

@@ -92,6 +92,9 @@ pub struct Compiling {
 /// What a run tells.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
+    /// The kernels are being compiled: told by [`PretrainRun::prepare`](super::PretrainRun::prepare) alone, before anything
+    /// else.
+    Compiling(Compiling),
     /// Everything is set up; the first step follows.
     Started(Started),
     /// The step of this number, from 0, is about to be handed to the device: the first time, or again after a loss of the
@@ -112,12 +115,19 @@ pub enum Event {
     Evaluated(Evaluation),
     /// The device was lost: the driver was restarted, say. The run opens another and goes on from the state that it kept
     /// last, and ends with the same bits as if nothing had happened. What fails by a loss in a listener is to be tried
-    /// again with a later event.
+    /// again with a later event. Where the run is to stop, it does the steps first that it had done before.
     DeviceLost {
         /// Steps done in the state that it goes on from.
         step: u64,
         /// What happened.
         message: String,
+    },
+    /// After a loss no other device can be opened yet; it is tried again.
+    DeviceAwaited {
+        /// Why not.
+        why: String,
+        /// When it is tried again.
+        after: Duration,
     },
     /// Everything is set up on the other device; the steps from there on follow.
     DeviceReplaced(Started),

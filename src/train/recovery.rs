@@ -9,13 +9,19 @@ use std::time::Duration;
 use web_time::Instant;
 
 use super::ledger::Ledger;
-use super::on_device::Setup;
-use super::{Running, Snapshot, StepMetrics, TrainError};
+use super::on_device::{OnDevice, Setup};
+use super::{Compiling, Event, Running, Snapshot, StepMetrics, TrainError, Trainer};
+use crate::gpu::{Gpu, sleep};
 
 /// Losses of the device without a new step in between, after which a run ends.
 const LOSSES: u32 = 3;
 /// The time that keeping the state may take is this part of the whole.
 const SHARE: u32 = 100;
+
+/// How long a run waits before each attempt but the first to open another device: a driver that restarts opens none for
+/// some seconds.
+const WAITS: [Duration; 4] =
+    [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
 
 /// A run between two loops.
 struct Kept<'a> {
@@ -66,11 +72,44 @@ impl<'a> Recovery<'a> {
         Ok(())
     }
 
-    /// Counts a loss of the device in a run that had told of `told` steps.
+    /// Everything on the first device, or on the one after it where that is lost before the run has begun.
     ///
     /// # Errors
-    /// [`TrainError::LostAgain`] where it is one too many.
-    pub fn count_loss(&mut self, told: u64, error: &TrainError) -> Result<(), TrainError> {
+    /// Why it cannot be set up, or as [`Recovery::another_device`].
+    pub async fn first_device(&mut self, mut tell: impl FnMut(Event)) -> Result<OnDevice, TrainError> {
+        let plan = self.setup.plan()?;
+        let gpu = self.setup.open().await?;
+        let compiling = |compiling: Compiling| tell(Event::Compiling(compiling));
+        match self.setup.set_up(gpu, plan, compiling).await {
+            Err(error) if error.is_loss() => {
+                self.another_device(self.step(), error, async |event| tell(event)).await
+            }
+            set_up => set_up,
+        }
+    }
+
+    /// Everything on a new device, after one was lost by `error` in a run that had told of `told` steps.
+    ///
+    /// # Errors
+    /// [`TrainError::LostAgain`] where it is one loss too many, [`TrainError::NotReplaced`], or why it cannot be set up.
+    pub async fn another_device(
+        &mut self,
+        told: u64,
+        mut error: TrainError,
+        mut tell: impl AsyncFnMut(Event),
+    ) -> Result<OnDevice, TrainError> {
+        loop {
+            self.count_loss(told, &error)?;
+            tell(Event::DeviceLost { step: self.step(), message: error.device_message() }).await;
+            let gpu = self.open_again(&mut tell).await?;
+            match self.setup.set_up(gpu, self.setup.plan()?, |_| {}).await {
+                Err(again) if again.is_of_device() => error = again,
+                set_up => return set_up,
+            }
+        }
+    }
+
+    fn count_loss(&mut self, told: u64, error: &TrainError) -> Result<(), TrainError> {
         self.losses = if told > self.lost_at { 1 } else { self.losses + 1 };
         self.lost_at = told;
         match self.losses {
@@ -81,14 +120,34 @@ impl<'a> Recovery<'a> {
         }
     }
 
+    async fn open_again(&mut self, tell: &mut impl AsyncFnMut(Event)) -> Result<Gpu, TrainError> {
+        let mut waits = WAITS.into_iter();
+        loop {
+            let why = match self.setup.open_again().await {
+                Ok(gpu) => return Ok(gpu),
+                Err(why) => why,
+            };
+            let Some(after) = waits.next() else { return Err(TrainError::NotReplaced { why }) };
+            tell(Event::DeviceAwaited { why, after }).await;
+            sleep(after).await;
+        }
+    }
+
+    /// Writes the weights and moments that were kept; the result is the number of steps done.
+    ///
+    /// # Errors
+    /// [`TrainError::OtherModel`], where they are of another one.
+    pub fn write_state(&self, trainer: &Trainer) -> Result<u64, TrainError> {
+        self.kept.snapshot.restore(trainer)
+    }
+
     /// Puts a run onto a new device, as it was when it was kept.
     ///
     /// # Errors
-    /// [`TrainError::AdapterGone`], or why it cannot be set up.
-    pub async fn restore(&mut self, running: &mut Running<'a>) -> Result<(), TrainError> {
-        let device = self.setup.set_up_again().await?;
-        let Kept { snapshot, ledger, measured, .. } = &self.kept;
-        running.step = snapshot.restore(&device.trainer)?;
+    /// As [`Recovery::write_state`].
+    pub fn restore(&self, running: &mut Running<'a>, device: OnDevice) -> Result<(), TrainError> {
+        let Kept { ledger, measured, .. } = &self.kept;
+        running.step = self.write_state(&device.trainer)?;
         running.device = device;
         running.untold = measured.len();
         running.measured.clone_from(measured);

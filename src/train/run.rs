@@ -9,8 +9,8 @@ use super::plan::check;
 use super::recovery::Recovery;
 use super::steps::Steps;
 use super::{
-    Callback, Compiling, Control, Event, OutputBiasInit, PretrainOptions, Running, Snapshot, StepScalars,
-    TrainError, Trained, dropout_key,
+    Callback, Control, Event, OutputBiasInit, PretrainOptions, Running, Snapshot, StepScalars, TrainError,
+    Trained, dropout_key,
 };
 use crate::checkpoint::NamedTensor;
 use crate::data::{BatchLimits, Batcher, TrainingData, UnigramBaseline};
@@ -90,7 +90,7 @@ use crate::strategy::{Strategy, StrategyError};
 /// # Errors
 /// [`TrainError::Strategy`] without a strategy; then, before anything is allocated, wrong options and data, what
 /// does not fit, and a device that computes wrong numbers; later what the device says, or [`TrainError::Diverged`],
-/// and [`TrainError::LostAgain`] or [`TrainError::AdapterGone`] where there is no device to go on with.
+/// and [`TrainError::LostAgain`] or [`TrainError::NotReplaced`] where there is no device to go on with.
 pub async fn run_bert_pretrain(
     strategy: Option<&Strategy>,
     options: &PretrainOptions,
@@ -99,8 +99,13 @@ pub async fn run_bert_pretrain(
     custom_callbacks: &mut [&mut dyn Callback],
     on_event: impl AsyncFnMut(Event, &mut Running<'_>) -> Control,
 ) -> Result<Trained, TrainError> {
-    let run = PretrainRun::prepare(strategy, options, data, start, |_| {}).await?;
-    run.train(custom_callbacks, on_event).await
+    let mut before = Vec::new();
+    let tell = |event| match event {
+        Event::Compiling(_) => {}
+        loss => before.push(loss),
+    };
+    let prepared = PretrainRun::prepare(strategy, options, data, start, tell).await?;
+    prepared.train_after(before, custom_callbacks, on_event).await
 }
 
 /// A run up to its first step: the two halves of [`run_bert_pretrain`], for who wants to hear of the first one too.
@@ -110,7 +115,8 @@ pub struct PretrainRun<'a> {
 }
 
 impl<'a> PretrainRun<'a> {
-    /// Check everything, and set the device up. `compiling` hears of every kernel, which can take seconds each.
+    /// Check everything, and set the device up. `tell` hears of every kernel, which can take seconds each, and where a
+    /// device is lost before the first step.
     ///
     /// # Errors
     /// As [`run_bert_pretrain`], before its first step.
@@ -119,7 +125,7 @@ impl<'a> PretrainRun<'a> {
         options: &'a PretrainOptions,
         data: impl Into<TrainingData>,
         start: Option<&Snapshot>,
-        compiling: impl FnMut(Compiling),
+        tell: impl FnMut(Event),
     ) -> Result<Self, TrainError> {
         let strategy = strategy.ok_or(StrategyError::NotGiven)?.clone();
         let mut data = data.into();
@@ -138,30 +144,33 @@ impl<'a> PretrainRun<'a> {
         // The first batch is made before any device is opened, so that bad data is found first.
         batcher.batch(0)?;
         let setup = Setup { strategy, options, shape, held_out };
-        let device = setup.set_up(compiling).await?;
         let start = match start {
             Some(snapshot) => snapshot.clone(),
             None => Snapshot::start_from(options, initial_weights(options, &unigram)),
         };
-        let step = start.restore(&device.trainer)?;
-        let trained = &device.trainer.step().table.parameters;
-        let mut untrained = merge(initial_weights(options, &unigram), start.weights.clone());
-        untrained.retain(|tensor| trained.iter().all(|parameter| parameter.name != tensor.name));
+        let step = start.step;
         batcher.batch(step.min(options.schedule.total_steps - 1))?;
+        let mut untrained = merge(initial_weights(options, &unigram), start.weights.clone());
+        let evaluated = if start.evaluated { step } else { 0 };
         let ledger = Ledger::new(options, batcher.batch_tokens(), step, start.elapsed);
+        let mut recovery = Recovery::new(setup, start, ledger.clone());
+        let device = recovery.first_device(tell).await?;
+        recovery.write_state(&device.trainer)?;
+        let trained = &device.trainer.step().table.parameters;
+        untrained.retain(|tensor| trained.iter().all(|parameter| parameter.name != tensor.name));
         let running = Running {
             options,
             batcher,
             device,
-            ledger: ledger.clone(),
+            ledger,
             untrained,
             step,
             untold: 0,
             measured: Vec::new(),
-            evaluated: if start.evaluated { step } else { 0 },
+            evaluated,
             unigram_loss: unigram.cross_entropy(),
         };
-        Ok(Self { running, recovery: Recovery::new(setup, start, ledger) })
+        Ok(Self { running, recovery })
     }
 
     /// Train; see [`run_bert_pretrain`].
@@ -173,10 +182,20 @@ impl<'a> PretrainRun<'a> {
         custom_callbacks: &mut [&mut dyn Callback],
         on_event: impl AsyncFnMut(Event, &mut Running<'_>) -> Control,
     ) -> Result<Trained, TrainError> {
+        self.train_after(Vec::new(), custom_callbacks, on_event).await
+    }
+
+    /// Train, and tell first what was not told yet.
+    async fn train_after(
+        self,
+        before: Vec<Event>,
+        custom_callbacks: &mut [&mut dyn Callback],
+        on_event: impl AsyncFnMut(Event, &mut Running<'_>) -> Control,
+    ) -> Result<Trained, TrainError> {
         let Self { mut running, mut recovery } = self;
         running.ledger.clock.start();
         let steps = Steps::new(custom_callbacks, on_event, running.options.schedule.total_steps);
-        steps.run(&mut running, &mut recovery).await
+        steps.run(before, &mut running, &mut recovery).await
     }
 }
 

@@ -15,6 +15,8 @@ pub(super) struct Steps<'c, 'd, F> {
     on_event: F,
     /// Steps after which the run ends.
     end: u64,
+    /// Steps that were done when the device was lost. There may be a checkpoint of them, so the run does not end before.
+    reached: u64,
     /// The last progress told.
     last: Option<Progress>,
     /// The last evaluation told.
@@ -26,20 +28,28 @@ pub(super) struct Steps<'c, 'd, F> {
 impl<'c, 'd, F: AsyncFnMut(Event, &mut Running<'_>) -> Control> Steps<'c, 'd, F> {
     /// Of a run of `end` steps.
     pub fn new(callbacks: &'c mut [&'d mut dyn Callback], on_event: F, end: u64) -> Self {
-        Self { callbacks, on_event, end, last: None, evaluation: None, called: None }
+        Self { callbacks, on_event, end, reached: 0, last: None, evaluation: None, called: None }
     }
 
-    /// All that are left, on as many devices as it takes.
+    /// All that are left, on as many devices as it takes. What happened `before` is told first.
     pub async fn run<'a>(
         mut self,
+        before: Vec<Event>,
         running: &mut Running<'a>,
         recovery: &mut Recovery<'a>,
     ) -> Result<Trained, TrainError> {
-        let (first, started) = (running.step, running.started());
+        let first = running.step;
+        for event in before {
+            self.tell(event, running, first).await;
+        }
+        let started = running.started();
         self.tell(Event::Started(started), running, first).await;
         loop {
             match self.rest(running, recovery).await {
-                Err(error) if error.is_loss() => self.replace_device(error, running, recovery).await?,
+                Err(error) => match error.or_loss_of(running.gpu()).await {
+                    loss if loss.is_loss() => self.replace_device(loss, running, recovery).await?,
+                    error => return Err(error),
+                },
                 done => return done,
             }
         }
@@ -47,21 +57,16 @@ impl<'c, 'd, F: AsyncFnMut(Event, &mut Running<'_>) -> Control> Steps<'c, 'd, F>
 
     async fn replace_device<'a>(
         &mut self,
-        mut error: TrainError,
+        error: TrainError,
         running: &mut Running<'a>,
         recovery: &mut Recovery<'a>,
     ) -> Result<(), TrainError> {
-        loop {
-            let step = recovery.step();
-            recovery.count_loss(self.last.map_or(step, |progress| progress.step), &error)?;
-            let lost = Event::DeviceLost { step, message: error.device_message() };
-            self.tell(lost, running, step).await;
-            match recovery.restore(running).await {
-                Ok(()) => break,
-                Err(again) if again.is_of_device() => error = again,
-                Err(other) => return Err(other),
-            }
-        }
+        self.reached = self.reached.max(running.step);
+        let step = recovery.step();
+        let told = self.last.map_or(step, |progress| progress.step);
+        let tell = async |event| self.tell(event, running, step).await;
+        let device = recovery.another_device(told, error, tell).await?;
+        recovery.restore(running, device)?;
         let (first, started) = (running.step, running.started());
         self.tell(Event::DeviceReplaced(started), running, first).await;
         Ok(())
@@ -136,8 +141,12 @@ impl<'c, 'd, F: AsyncFnMut(Event, &mut Running<'_>) -> Control> Steps<'c, 'd, F>
     /// Where the listener wants the run to stop, it ends after `end` steps.
     async fn tell(&mut self, event: Event, running: &mut Running<'_>, end: u64) {
         if (self.on_event)(event, running).await == Control::Stop {
-            self.end = self.end.min(end);
+            self.stop_after(end);
         }
+    }
+
+    fn stop_after(&mut self, end: u64) {
+        self.end = self.end.min(end.max(self.reached));
     }
 
     /// Calls all callbacks in their order, whatever each answers. Where one wants the run to stop, it ends after `end` steps.
@@ -154,7 +163,7 @@ impl<'c, 'd, F: AsyncFnMut(Event, &mut Running<'_>) -> Control> Steps<'c, 'd, F>
             }
             let failed = |source| TrainError::Callback { method: point.name(), source };
             if callback.call(point, running).await.map_err(failed)? == Control::Stop {
-                self.end = self.end.min(end);
+                self.end = self.end.min(end.max(self.reached));
             }
             self.called = place;
         }
@@ -200,7 +209,7 @@ impl<'c, 'd, F: AsyncFnMut(Event, &mut Running<'_>) -> Control> Steps<'c, 'd, F>
         for batch in 0..evaluator.batches() {
             let event = Event::Evaluating { done: sums.instances, instances: evaluator.instances() };
             if (self.on_event)(event, running).await == Control::Stop {
-                self.end = self.end.min(end);
+                self.stop_after(end);
                 return Ok(None);
             }
             evaluator.measure(batch, &mut sums).await?;

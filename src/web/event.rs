@@ -1,5 +1,7 @@
 //! What a run tells the page.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use crate::data::DataReport;
@@ -100,6 +102,17 @@ impl RunEvent {
             total_steps,
             uniform_loss,
             unigram_loss,
+        }
+    }
+
+    pub fn device_lost(step: u64, message: &str) -> Self {
+        Self::DeviceLost { message: message.into(), step }
+    }
+
+    pub fn device_awaited(why: &str, after: Duration) -> Self {
+        let seconds = after.as_secs_f64();
+        Self::Notice {
+            message: format!("no other device can be opened: {why}; it is tried again in {seconds} s"),
         }
     }
 }

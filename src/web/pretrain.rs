@@ -158,23 +158,26 @@ async fn train(
     let total_steps = run.options.schedule.total_steps;
     let mut failed = None;
     let on_event = async |event: Event, running: &mut Running<'_>| {
-        let told = match event {
+        let told = match &event {
             Event::Started(started) | Event::DeviceReplaced(started) => {
-                Some(RunEvent::started(started, running.step(), total_steps))
+                Some(RunEvent::started(started.clone(), running.step(), total_steps))
             }
-            Event::Progress(progress) => Some(progress.into()),
+            Event::Progress(progress) => Some((*progress).into()),
             Event::Step(_) => None,
             Event::Suspicious(suspicion) => Some(RunEvent::Notice { message: suspicion.to_string() }),
-            Event::DeviceLost { step, message } => Some(RunEvent::DeviceLost { message, step }),
-            Event::Evaluating { .. } | Event::Evaluated(_) | Event::Ended => return Control::Continue,
+            Event::DeviceLost { step, message } => Some(RunEvent::device_lost(*step, message)),
+            Event::DeviceAwaited { why, after } => Some(RunEvent::device_awaited(why, *after)),
+            Event::Compiling(_) | Event::Evaluating { .. } | Event::Evaluated(_) | Event::Ended => {
+                return Control::Continue;
+            }
         };
-        let is_lost = matches!(told, Some(RunEvent::DeviceLost { .. }));
+        let has_device = !matches!(event, Event::DeviceLost { .. } | Event::DeviceAwaited { .. });
         let obeyed = async {
             told.map_or(Ok(()), |told| tell(conductor, &told))?;
-            match is_lost {
+            match has_device {
+                true => obey(conductor, running, tokenizer).await,
                 // Whatever is asked can be answered on the next device.
-                true => Ok(Control::Continue),
-                false => obey(conductor, running, tokenizer).await,
+                false => Ok(Control::Continue),
             }
         };
         match obeyed.await {
@@ -185,12 +188,18 @@ async fn train(
             }
         }
     };
-    let compiling = |Compiling { done, total }| {
-        // It cannot fail for two numbers.
-        let _ = tell(conductor, &RunEvent::Compiling { done, total });
+    let preparing = |event| {
+        let told = match event {
+            Event::Compiling(Compiling { done, total }) => RunEvent::Compiling { done, total },
+            Event::DeviceLost { step, message } => RunEvent::device_lost(step, &message),
+            Event::DeviceAwaited { why, after } => RunEvent::device_awaited(&why, after),
+            _ => return,
+        };
+        // It cannot fail for numbers and texts.
+        let _ = tell(conductor, &told);
     };
     let prepared =
-        PretrainRun::prepare(Some(strategy), &run.options, instances, start.as_ref(), compiling).await;
+        PretrainRun::prepare(Some(strategy), &run.options, instances, start.as_ref(), preparing).await;
     drop(start);
     let mut callbacks: Vec<_> =
         callbacks.iter_mut().map(|callbacks| callbacks as &mut dyn Callback).collect();

@@ -123,7 +123,7 @@ impl From<TrainError> for Rejection {
             | TrainError::WrongNumbers { .. }
             | TrainError::SelfTest(_)
             | TrainError::LostAgain { .. }
-            | TrainError::AdapterGone { .. } => Self::new("DeviceError", error),
+            | TrainError::NotReplaced { .. } => Self::new("DeviceError", error),
             _ => Self::new("TrainingError", error),
         }
     }

@@ -3,7 +3,10 @@
 mod bad_input;
 mod bench;
 mod create_pretraining_data;
+#[cfg(target_os = "linux")]
+mod device_loss;
 mod devices;
+mod disk;
 mod divergence;
 mod evaluation;
 mod export;

@@ -1,5 +1,7 @@
 //! A device that is lost changes nothing in the end, and is told.
 
+use std::time::Duration;
+
 use wgpu_bert::data::TrainingData;
 use wgpu_bert::gpu::GpuError;
 use wgpu_bert::optimizer::OptimizerKind;
@@ -42,6 +44,8 @@ struct Run {
     called: Vec<String>,
     /// Where it went on after a loss.
     losses: Vec<u64>,
+    /// How long it waited for another device.
+    waits: Vec<Duration>,
 }
 
 /// A run whose device is destroyed at the events for which `dooms` holds.
@@ -49,7 +53,8 @@ fn run(setting: &Setting, callbacks: bool, mut dooms: impl FnMut(&Event, u64) ->
     let mut held_out = setting.features.clone();
     held_out.truncate(7);
     let data = TrainingData::from(setting.features.clone()).with_evaluation(held_out);
-    let (mut told, mut losses, mut saving) = (Vec::new(), Vec::new(), Saving::default());
+    let (mut told, mut losses, mut waits) = (Vec::new(), Vec::new(), Vec::new());
+    let mut saving = Saving::default();
     let on_event = async |event: Event, running: &mut Running<'_>| {
         match &event {
             Event::Progress(p) => told.push(format!(
@@ -66,6 +71,7 @@ fn run(setting: &Setting, callbacks: bool, mut dooms: impl FnMut(&Event, u64) ->
                 assert!(message.starts_with("the device was lost: "), "{message}");
                 losses.push(*step);
             }
+            Event::DeviceAwaited { after, .. } => waits.push(*after),
             _ => {}
         }
         if dooms(&event, running.step()) {
@@ -76,7 +82,7 @@ fn run(setting: &Setting, callbacks: bool, mut dooms: impl FnMut(&Event, u64) ->
     let callbacks: &mut [&mut dyn Callback] = if callbacks { &mut [&mut saving] } else { &mut [] };
     let run = run_bert_pretrain(Some(&setting.strategy), &setting.options, data, None, callbacks, on_event);
     let ended = pollster::block_on(run);
-    Run { ended, told, called: saving.0, losses }
+    Run { ended, told, called: saving.0, losses, waits }
 }
 
 impl Run {
@@ -154,16 +160,43 @@ fn three_losses_in_a_row_end_the_run() {
 }
 
 #[test]
-fn an_adapter_that_is_gone_is_told() {
+fn an_adapter_that_is_gone_is_waited_for_and_told() {
     let device = device(FAMILIES[0]);
     let mut setting = evaluated(&device);
     setting.strategy.adapter.name = "one that was pulled out".into();
     let lost = run(&setting, false, |event, _| *event == Event::Step(10));
     assert_eq!(
         lost.error().to_string(),
-        "the device was lost, and one that was pulled out is no longer there to open another on"
+        "the device was lost, and no other could be opened: the adapter one that was pulled out is not there"
     );
-    assert_eq!(lost.losses.len(), 1);
+    assert_eq!(
+        (lost.losses.len(), lost.waits),
+        (1, [500, 1000, 2000, 4000].map(Duration::from_millis).into())
+    );
+}
+
+/// A checkpoint that is newer than the model at the end would be no part of that run.
+#[test]
+fn a_stop_while_steps_are_done_again_comes_after_them() {
+    let device = device(FAMILIES[0]);
+    let setting = evaluated(&device);
+    let (mut saved, mut again) = (0, None);
+    let on_event = async |event: Event, running: &mut Running<'_>| {
+        match event {
+            Event::Step(10) if again.is_none() => {
+                saved = running.snapshot().await.expect("a snapshot").step;
+                running.gpu().device.destroy();
+            }
+            Event::DeviceReplaced(_) => again = Some(running.step()),
+            _ => {}
+        }
+        if again.is_some() { Control::Stop } else { Control::Continue }
+    };
+    let (strategy, features) = (Some(&setting.strategy), setting.features.clone());
+    let run = run_bert_pretrain(strategy, &setting.options, features, None, &mut [], on_event);
+    let stopped = pollster::block_on(run).expect("a run");
+    assert!(saved == 10 && again < Some(saved), "{again:?}");
+    assert!(stopped.stopped && (saved..=12).contains(&stopped.steps), "{}", stopped.steps);
 }
 
 /// Nobody asked for it, nobody waits for it: a run that went on after one would train on wrong numbers.

@@ -166,8 +166,8 @@ fn train(
     let mut curves = Curves::new(&args.model_dir, args.train_summary_interval, reporter.teller());
     let mut failed = None;
     let trained = pollster::block_on(async {
-        let compiling = |compiling| reporter.compiling(compiling);
-        let run = PretrainRun::prepare(Some(strategy), &args.options, data, start.as_ref(), compiling);
+        let prepare = |event| reporter.preparing(event);
+        let run = PretrainRun::prepare(Some(strategy), &args.options, data, start.as_ref(), prepare);
         run.await?
             .train(&mut [], async |event, running| {
                 if let Event::Evaluated(evaluation) = &event {
@@ -185,7 +185,12 @@ fn train(
                     Event::Suspicious(suspicion) => reporter.suspicious(suspicion),
                     Event::Evaluating { done, instances } => reporter.evaluating(done, instances),
                     Event::DeviceLost { step, message } => reporter.device_lost(step, &message),
-                    Event::Step(_) | Event::Evaluated(_) | Event::DeviceReplaced(_) | Event::Ended => {}
+                    Event::DeviceAwaited { why, after } => reporter.device_awaited(&why, after),
+                    Event::Compiling(_)
+                    | Event::Step(_)
+                    | Event::Evaluated(_)
+                    | Event::DeviceReplaced(_)
+                    | Event::Ended => {}
                     Event::Progress(progress) => {
                         curves.progress(&progress);
                         reporter.progress(progress);
@@ -219,7 +224,11 @@ fn train(
     }
     let Trained { tensors, steps, stopped, last } = trained;
     let model = model_folder(&args, tokenizer, tensors);
-    model.save(&args.model_dir)?;
+    model.save(&args.model_dir).inspect_err(|_| {
+        if let Some(path) = &checkpoint {
+            output::note(to_go_on_from(path));
+        }
+    })?;
     if let Some(last) = &last {
         curves.finish(last, best.as_ref());
     }

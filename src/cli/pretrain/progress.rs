@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{FormattedDuration, ProgressBar, ProgressFinish, ProgressStyle};
 use serde_json::{Value, json};
-use wgpu_bert::train::{Compiling, Evaluation, Progress, Started, Suspicion};
+use wgpu_bert::train::{Compiling, Evaluation, Event, Progress, Started, Suspicion};
 
 use super::super::error::CliError;
 use super::super::{evaluation, output};
@@ -47,10 +47,18 @@ impl Reporter {
         }
     }
 
-    /// Kernels are being compiled, which some drivers take seconds for.
-    pub fn compiling(&mut self, Compiling { done, total }: Compiling) {
-        if let Some(bar) = &self.bar {
-            bar.set_message(format!("compiling kernels: {done} of {total}"));
+    /// What happens before the run starts.
+    pub fn preparing(&mut self, event: Event) {
+        match event {
+            // Some drivers take seconds for each.
+            Event::Compiling(Compiling { done, total }) => {
+                if let Some(bar) = &self.bar {
+                    bar.set_message(format!("compiling kernels: {done} of {total}"));
+                }
+            }
+            Event::DeviceLost { step, message } => self.device_lost(step, &message),
+            Event::DeviceAwaited { why, after } => self.device_awaited(&why, after),
+            _ => {}
         }
     }
 
@@ -91,11 +99,15 @@ impl Reporter {
 
     /// Something of the last steps is odd.
     pub fn suspicious(&mut self, suspicion: Suspicion) {
+        self.notice(&suspicion.to_string());
+    }
+
+    fn notice(&mut self, message: &str) {
         if self.json {
-            let line = json!({"kind": "notice", "message": suspicion.to_string()});
+            let line = json!({"kind": "notice", "message": message});
             self.failure = self.failure.take().or(output::result(line).err());
         }
-        self.teller()(&suspicion.to_string());
+        self.teller()(message);
     }
 
     /// The device was lost; the run goes on after `step` steps.
@@ -105,6 +117,12 @@ impl Reporter {
             self.failure = self.failure.take().or(output::result(line).err());
         }
         self.teller()(&format!("{message}. The run opens it anew and goes on after step {step}."));
+    }
+
+    /// No other device can be opened yet.
+    pub fn device_awaited(&mut self, why: &str, after: Duration) {
+        let seconds = after.as_secs_f64();
+        self.notice(&format!("No other device can be opened: {why}. The run tries again in {seconds} s."));
     }
 
     /// The model is being evaluated.
