@@ -3,6 +3,7 @@
 mod bad_input;
 mod bench;
 mod create_pretraining_data;
+mod curves;
 #[cfg(target_os = "linux")]
 mod device_loss;
 mod devices;
