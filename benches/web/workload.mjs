@@ -2,6 +2,7 @@
 // rate of 1e-3, without decay and clipping; exact GELU.
 
 export const CONFIGS = {
+  nano: { layers: 1, hidden: 32, heads: 2, intermediate: 64 },
   tiny: { layers: 2, hidden: 128, heads: 2, intermediate: 512 },
   mini: { layers: 4, hidden: 256, heads: 4, intermediate: 1024 },
   small: { layers: 4, hidden: 512, heads: 8, intermediate: 2048 },

@@ -26,7 +26,9 @@ for (const [browser, launch] of [
         const strategy = await getDistributionStrategy();
         const vocabulary = await trainVocabulary(text, { vocabSize: 60 });
         const runs = [];
-        for (const more of [{}, { optimizerType: "lamb", batchSize: 3 }, { useNextSentenceLabel: false, kernels: "workgroup" }]) {
+        const config = { ...options.config, numHiddenLayers: 3 };
+        const others = [{ optimizerType: "lamb", batchSize: 3 }, { useNextSentenceLabel: false, kernels: "workgroup" }];
+        for (const more of [{ config }, { config, recompute: true }, ...others]) {
           const given = { ...options, ...more, text, vocabulary };
           const plan = await planRun(strategy, { ...given, checkpoint: "opfs:never", signal: new AbortController().signal });
           const run = runBertPretrain(strategy, given);
@@ -54,6 +56,10 @@ for (const [browser, launch] of [
         assert.deepEqual(compiling, Array.from({ length: total + 1 }, (_, done) => ({ kind: "compiling", done, total })));
         assert.deepEqual([...new Set(events.map(({ kind }) => kind))], ["reading", "data", "compiling", "started", "progress", "done"]);
       }
+      const [kept, again] = result.runs;
+      assert.ok(again.plan.bytes < kept.plan.bytes && again.plan.dispatches > kept.plan.dispatches);
+      const numbers = ({ events }) => events.map(({ loss, gradNorm }) => [loss, gradNorm]);
+      assert.deepEqual(numbers(again), numbers(kept), "with dropout");
       const { nano, tiny, base } = result.presets;
       assert.equal(tiny.parameters, 1_552_898);
       assert.ok(nano.parameters < tiny.parameters && tiny.parameters < base.parameters && tiny.bytes < base.bytes);
