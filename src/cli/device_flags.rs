@@ -45,6 +45,8 @@ enum Kernels {
     Register,
     /// The same with tiles shared by subgroups, for software adapters with subgroups of 8 invocations
     Subgroup,
+    /// For SwiftShader: larger tiles in registers
+    Tile,
     /// For GPUs: tiles in workgroup memory
     Workgroup,
 }
@@ -64,6 +66,7 @@ impl DeviceFlags {
         let family = self.kernels.map(|kernels| match kernels {
             Kernels::Register => KernelFamily::Register,
             Kernels::Subgroup => KernelFamily::Subgroup,
+            Kernels::Tile => KernelFamily::Tile,
             Kernels::Workgroup => KernelFamily::Workgroup,
         });
         DeviceOptions { family, runtime_checks: self.runtime_checks, ..DeviceOptions::default() }

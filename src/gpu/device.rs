@@ -29,6 +29,9 @@ pub enum KernelFamily {
     Register,
     /// As [`Register`](Self::Register), but a subgroup of 8 invocations shares a tile of a matrix product.
     Subgroup,
+    /// As [`Register`](Self::Register), but with larger tiles of a matrix product, read four words at a time. For
+    /// SwiftShader; drivers that optimise more take seconds to compile them.
+    Tile,
     /// A workgroup shares tiles or a row through workgroup memory.
     Workgroup,
 }
@@ -54,6 +57,7 @@ impl DeviceOptions {
         };
         self.family.unwrap_or(match class {
             AdapterClass::Software if adapter.has_subgroups_of_8 => KernelFamily::Subgroup,
+            AdapterClass::Software if adapter.is_swiftshader() => KernelFamily::Tile,
             AdapterClass::Software => KernelFamily::Register,
             AdapterClass::Integrated | AdapterClass::Discrete => KernelFamily::Workgroup,
         })

@@ -88,7 +88,15 @@ impl AdapterReport {
         if self.has_subgroups_of_8 {
             families.push(KernelFamily::Subgroup);
         }
+        if self.is_swiftshader() {
+            families.push(KernelFamily::Tile);
+        }
         families
+    }
+
+    /// Is it the software adapter that Chromium brings along?
+    pub(super) fn is_swiftshader(&self) -> bool {
+        self.name.to_lowercase().contains("swiftshader")
     }
 
     fn new(index: usize, adapter: wgpu::Adapter) -> Self {

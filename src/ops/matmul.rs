@@ -7,8 +7,17 @@ const SHADER: Shader = Shader { name: "matmul", source: include_str!("../../shad
 const SUBGROUP_SHADER: Shader =
     Shader { name: "matmul_subgroup", source: include_str!("../../shaders/matmul_subgroup.wgsl") };
 
+const TILE_SHADER: Shader =
+    Shader { name: "matmul_tile", source: include_str!("../../shaders/matmul_tile.wgsl") };
+
 /// Invocations of a workgroup of the register kernel.
 const REGISTER_WORKGROUP: usize = 32;
+
+/// Invocations of a workgroup of the tile kernel.
+const TILE_WORKGROUP: usize = 8;
+
+/// Rows and columns of the tile kernel's tiles; smaller products leave too much of them unused.
+const TILE: usize = 16;
 
 /// Narrower products leave too much of the subgroup kernel's tiles, which are 32 wide, unused.
 const SUBGROUP_COLUMNS: usize = 24;
@@ -39,6 +48,12 @@ impl Operand {
     /// The same matrix, transposed.
     pub fn transposed(self) -> Self {
         Self { row: self.col, col: self.row, ..self }
+    }
+
+    /// Can it be read four words at a time, from multiples of four on?
+    fn in_fours(&self) -> bool {
+        let strides = [self.base, self.outer, self.inner, self.row.max(self.col)];
+        self.row.min(self.col) == 1 && strides.iter().all(|words| words.is_multiple_of(4))
     }
 
     /// The shader's `Operand`, 32 bytes long as uniform layout wants it.
@@ -74,6 +89,15 @@ pub struct Matmul {
     pub accumulate: bool,
 }
 
+impl Matmul {
+    /// Can the tile kernel do it, and is it worth it?
+    fn fits_tiles(&self) -> bool {
+        let in_fours = [self.m, self.n, self.k].iter().all(|size| size.is_multiple_of(4));
+        let operands = [self.a, self.b, self.c].iter().all(Operand::in_fours);
+        in_fours && operands && self.m >= TILE && self.n >= TILE
+    }
+}
+
 /// Append a matrix product.
 ///
 /// # Panics
@@ -90,18 +114,25 @@ pub fn matmul(plan: &mut Plan, args: Matmul) {
     params.extend([alpha.to_bits(), bias.is_some().into(), accumulate.into()]);
     params.extend([a, b, c].iter().flat_map(Operand::params));
     let tiles = |rows: usize, columns: usize| batches * m.div_ceil(rows) * n.div_ceil(columns);
+    let mut constants = vec![];
     let (shader, entries, groups) = match plan.family {
         KernelFamily::Workgroup => (SHADER, ["workgroup_64x64", "workgroup_64x64_sums"], tiles(64, 64)),
+        KernelFamily::Tile if args.fits_tiles() => {
+            let flags =
+                [("A_TRANSPOSED", a.col != 1), ("B_TRANSPOSED", b.col != 1), ("ACCUMULATE", accumulate)];
+            constants.extend(flags.map(|(name, flag)| (name, u32::from(flag))));
+            (TILE_SHADER, ["tile_16x16", "tile_16x16_sums"], tiles(TILE, TILE).div_ceil(TILE_WORKGROUP))
+        }
         KernelFamily::Subgroup if n >= SUBGROUP_COLUMNS => {
             (SUBGROUP_SHADER, ["subgroup_16x32", "subgroup_16x32_sums"], tiles(16, 32))
         }
-        KernelFamily::Register | KernelFamily::Subgroup => {
+        KernelFamily::Register | KernelFamily::Subgroup | KernelFamily::Tile => {
             (SHADER, ["register_8x8", "register_8x8_sums"], tiles(8, 8).div_ceil(REGISTER_WORKGROUP))
         }
     };
     let entry = entries[usize::from(sums.is_some())];
     plan.dispatch(Dispatch {
-        kernel: Kernel { shader, entry, constants: vec![] },
+        kernel: Kernel { shader, entry, constants },
         // Without a bias or sums something must still be bound in its place; B is never written here.
         bindings: vec![(1, a.tensor), (2, b.tensor), (3, bias.or(sums).unwrap_or(b.tensor)), (4, c.tensor)],
         params,

@@ -1,8 +1,8 @@
 //! One file per shader: typed arguments in, dispatches in a plan out. Knows nothing of BERT.
 //!
 //! Conventions of all shaders: binding 0 is the uniform `p: Params`; tensors follow from 1 on, row-major. Row
-//! kernels give each row `LANES` invocations of a workgroup of 64: one without barriers in the register
-//! and subgroup families, all 64 with a reduction through workgroup memory in the workgroup family.
+//! kernels give each row `LANES` invocations of a workgroup of 64: all 64 with a reduction through workgroup
+//! memory in the workgroup family, one without barriers in the others.
 
 mod activation;
 mod adamw;
@@ -60,7 +60,7 @@ fn grid(groups: usize) -> [u32; 2] {
 /// Invocations that share a row in a row kernel.
 fn lanes(plan: &Plan) -> u32 {
     match plan.family {
-        KernelFamily::Register | KernelFamily::Subgroup => 1,
+        KernelFamily::Register | KernelFamily::Subgroup | KernelFamily::Tile => 1,
         KernelFamily::Workgroup => WORKGROUP as u32,
     }
 }
@@ -79,7 +79,7 @@ fn element_grid(len: usize) -> [u32; 2] {
 /// divide slowly, GPUs want many invocations.
 fn columns(plan: &Plan) -> u32 {
     match plan.family {
-        KernelFamily::Register | KernelFamily::Subgroup => 16,
+        KernelFamily::Register | KernelFamily::Subgroup | KernelFamily::Tile => 16,
         KernelFamily::Workgroup => 1,
     }
 }

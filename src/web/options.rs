@@ -128,6 +128,7 @@ pub enum BiasStart {
 #[serde(rename_all = "lowercase")]
 pub enum Kernels {
     Register,
+    Tile,
     Workgroup,
 }
 

@@ -166,6 +166,7 @@ impl From<Kernels> for KernelFamily {
     fn from(kernels: Kernels) -> Self {
         match kernels {
             Kernels::Register => Self::Register,
+            Kernels::Tile => Self::Tile,
             Kernels::Workgroup => Self::Workgroup,
         }
     }

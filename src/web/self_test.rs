@@ -69,6 +69,7 @@ pub async fn self_test(strategy: Option<String>, options: JsValue) -> Result<JsV
         kernels: match gpu.family {
             KernelFamily::Register => "register",
             KernelFamily::Subgroup => "subgroup",
+            KernelFamily::Tile => "tile",
             KernelFamily::Workgroup => "workgroup",
         },
         comparisons: report.comparisons.len(),

@@ -1,5 +1,6 @@
 //! The matrix product against f64, on odd sizes, transposed, batched, with bias and accumulation.
 
+use wgpu_bert::gpu::KernelFamily;
 use wgpu_bert::ops::{Linear, Matmul, Operand, matmul};
 
 use crate::harness::{Bench, Random, assert_close, device, families, read};
@@ -9,6 +10,7 @@ struct Case {
     n: usize,
     k: usize,
     batch: (usize, usize),
+    offset: usize,
 }
 
 fn strided(operand: &Operand, values: &[f32], z: (usize, usize), row: usize, col: usize) -> f64 {
@@ -34,13 +36,57 @@ fn agrees_with_f64_on_odd_sizes() {
         for (i, (m, n, k)) in sizes.into_iter().enumerate() {
             let batch = [(1, 1), (2, 3)][i % 2];
             for transposed in [(false, false), (false, true), (true, false), (true, true)] {
-                check(&device, &mut random, &Case { m, n, k, batch }, transposed);
+                check(&device, &mut random, &Case { m, n, k, batch, offset: 3 }, transposed);
             }
         }
     }
 }
 
-/// Matrices of a batch lie 3 words apart, inner batches before outer ones; the whole starts at word 5.
+/// Sizes that are multiples of four: the kernels that read four words at a time take them.
+#[test]
+fn agrees_with_f64_in_fours() {
+    let sizes = [(16, 16, 4), (20, 36, 8), (64, 16, 128), (12, 32, 4), (148, 20, 68)];
+    for family in families() {
+        let device = device(family);
+        let mut random = Random::new(11);
+        for (i, (m, n, k)) in sizes.into_iter().enumerate() {
+            let batch = [(1, 1), (2, 3)][i % 2];
+            for transposed in [(false, false), (false, true), (true, false), (true, true)] {
+                check(&device, &mut random, &Case { m, n, k, batch, offset: 4 }, transposed);
+            }
+        }
+    }
+}
+
+/// Whatever tiles a processor's kernels have, they sum in the same order.
+#[test]
+fn results_do_not_depend_on_the_tiles() {
+    let (m, n, k) = (36, 32, 40);
+    let mut random = Random::new(13);
+    let (x, y) = (random.vec(m * k), random.vec(k * n));
+    let product = |family| {
+        let device = device(family);
+        let mut bench = Bench::new(&device);
+        let a = Operand::rows(bench.input("a", &x), k);
+        let b = Operand::rows(bench.input("b", &y), n);
+        let c = Operand::rows(bench.output("c", m * n), n);
+        let (bias, sums, batch) = (None, None, (1, 1));
+        matmul(
+            &mut bench.plan,
+            Matmul { a, b, c, bias, sums, m, n, k, batch, alpha: 0.5, accumulate: false },
+        );
+        let program = bench.run(&device);
+        read(&device, &program, c.tensor).iter().map(|v| v.to_bits()).collect::<Vec<_>>()
+    };
+    let register = product(KernelFamily::Register);
+    let others =
+        families().into_iter().filter(|f| ![KernelFamily::Register, KernelFamily::Workgroup].contains(f));
+    let others: Vec<_> = others.collect();
+    assert_eq!(others.len(), 1, "llvmpipe has subgroups, SwiftShader tiles");
+    assert_eq!(product(others[0]), register, "{:?}", others[0]);
+}
+
+/// Matrices of a batch lie `offset` words apart, inner batches before outer ones; so does the whole from word 0.
 fn operand(
     bench: &mut Bench,
     name: &str,
@@ -50,18 +96,19 @@ fn operand(
     case: &Case,
     values: &[f32],
 ) -> Operand {
-    let size = rows * cols + 3;
+    let size = rows * cols + case.offset;
     let (row, col) = if transposed { (1, rows) } else { (cols, 1) };
     let tensor = bench.input(name, values);
-    Operand { tensor, base: 5, row, col, outer: case.batch.1 * size, inner: size }
+    Operand { tensor, base: case.offset, row, col, outer: case.batch.1 * size, inner: size }
 }
 
 fn check(device: &crate::harness::Device, random: &mut Random, case: &Case, transposed: (bool, bool)) {
-    let Case { m, n, k, batch } = *case;
+    let Case { m, n, k, batch, offset } = *case;
     let batches = batch.0 * batch.1;
     let mut bench = Bench::new(device);
-    let (a_values, b_values) = (random.vec(5 + batches * (m * k + 3)), random.vec(5 + batches * (k * n + 3)));
-    let c_values = random.vec(5 + batches * (m * n + 3));
+    let (a_values, b_values) =
+        (random.vec(offset + batches * (m * k + offset)), random.vec(offset + batches * (k * n + offset)));
+    let c_values = random.vec(offset + batches * (m * n + offset));
     let bias_values = random.vec(n);
     let a = operand(&mut bench, "a", m, k, transposed.0, case, &a_values);
     let b = operand(&mut bench, "b", k, n, transposed.1, case, &b_values);

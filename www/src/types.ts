@@ -53,8 +53,8 @@ export interface Strategy {
 
 /** Options of {@link selfTest}. */
 export interface SelfTestOptions {
-  /** Which kernels to test: those that hold tiles in registers, or those that share them in a workgroup's memory. By default the ones that suit the adapter. */
-  readonly kernels?: "register" | "workgroup";
+  /** Which kernels to test: those that hold tiles in registers, those that hold larger ones there (SwiftShader only), or those that share them in a workgroup's memory. By default the ones that suit the adapter. */
+  readonly kernels?: "register" | "tile" | "workgroup";
   /** Golden numbers by file name, instead of those that come with the package. */
   readonly files?: Readonly<Record<string, Uint8Array>>;
 }
@@ -79,7 +79,7 @@ export interface SelfTestReport {
   readonly ok: boolean;
   /** The adapter's name. */
   readonly adapter: string;
-  readonly kernels: "register" | "workgroup";
+  readonly kernels: "register" | "tile" | "workgroup";
   /** How many tensors and numbers were compared. */
   readonly comparisons: number;
   /** For each quantity the comparison that came closest to its tolerance, or exceeded it most. */
@@ -161,7 +161,7 @@ export interface PretrainOptions extends ExampleOptions {
   /** Computes the layers' activations again for the backward pass instead of keeping them, with the same numbers: less memory, up to a third more to compute: false. */
   readonly recompute?: boolean;
   /** Which kernels compute: those that suit the adapter. */
-  readonly kernels?: "register" | "workgroup";
+  readonly kernels?: "register" | "tile" | "workgroup";
 
   /**
    * Saves the run in the browser under a name. A run of that name with the same text and options goes on where it was,
