@@ -1,5 +1,6 @@
 //! `wgpu-bert evaluate`: losses and accuracies of a saved model.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,14 +8,15 @@ use std::time::Instant;
 use clap::Args;
 use indicatif::{FormattedDuration, ProgressBar};
 use wgpu_bert::checkpoint::ModelFolder;
-use wgpu_bert::data::{InstanceOptions, Tokenizer, Vocabulary};
-use wgpu_bert::train::evaluate;
+use wgpu_bert::data::{self, Disk, InstanceOptions, Tokenizer, TrainingData, Vocabulary};
+use wgpu_bert::train::{TrainError, evaluate};
 
 use super::device_flags::DeviceFlags;
 use super::error::CliError;
 use super::evaluation;
 use super::input::{self, Input};
 use super::input_files;
+use super::interrupt;
 use super::output;
 use super::pretrain::positive;
 
@@ -55,12 +57,14 @@ pub fn run(flags: &EvaluateFlags) -> Result<(), CliError> {
         .with_strip_accents(model.strip_accents);
     let next_sentence = model.tensors.iter().any(|tensor| tensor.name.starts_with("cls.seq_relationship."));
     let input = input::find(&input_files::names("input_files", &flags.input_files)?)?;
-    let features = match input {
+    let disk = Disk::at(&std::env::temp_dir());
+    let data: TrainingData = match input {
         Input::Records(paths) => {
             let shape = (flags.max_seq_length, flags.max_predictions_per_seq);
-            input::of_records(&paths, next_sentence, shape, tokenizer.vocabulary().size(), false)?
+            input::of_records(&paths, next_sentence, shape, tokenizer.vocabulary().size(), false, &disk)?
+                .into()
         }
-        Input::Text(paths) => {
+        Input::Text(sources) => {
             let reference = InstanceOptions::default();
             let most = model.config.max_position_embeddings;
             let options = InstanceOptions {
@@ -73,7 +77,7 @@ pub fn run(flags: &EvaluateFlags) -> Result<(), CliError> {
                 use_next_sentence_label: next_sentence,
                 ..reference
             };
-            input::of_text(&paths, &tokenizer, &options)?
+            input::of_text(sources, &tokenizer, &options, &disk)?.instances.into()
         }
     };
     let gpu = Arc::new(pollster::block_on(strategy.open(flags.device.options()))?);
@@ -81,15 +85,23 @@ pub fn run(flags: &EvaluateFlags) -> Result<(), CliError> {
     output::note(format_args!(
         "Evaluating {} on {} examples, on {}",
         flags.model.display(),
-        features.count(),
+        data.count(),
         gpu.adapter.name
     ));
     let start = Instant::now();
-    let bar = ProgressBar::new(features.count() as u64);
-    let done = |instances| bar.set_position(instances as u64);
-    let evaluating = evaluate(&gpu, &model.config, &model.tensors, &features, flags.eval_batch_size, done);
-    let result = pollster::block_on(evaluating)?;
+    let bar = ProgressBar::new(data.count() as u64);
+    let interrupt = interrupt::listen()?;
+    let done = |instances| {
+        bar.set_position(instances as u64);
+        if interrupt.asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let evaluating = evaluate(&gpu, &model.config, &model.tensors, data, flags.eval_batch_size, done);
+    let result = pollster::block_on(evaluating);
     bar.finish_and_clear();
+    let result = result.map_err(|error| match error {
+        TrainError::Data(data::Error::Interrupted) => CliError::Interrupted { told: "Interrupted.".into() },
+        error => error.into(),
+    })?;
     let took = FormattedDuration(start.elapsed());
     output::note(format_args!("{} ({took})", evaluation::to_text(&result)));
     output::result(evaluation::to_json(&result))

@@ -2,19 +2,20 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use wgpu_bert::data::{
-    BatchLimits, Corpus, DataReport, Features, InstanceOptions, InstanceSet, RecordSet, Tokenizer,
-    create_instances, holds_records, read_records, read_sound_records,
+    DataReport, Disk, InstanceOptions, RecordFile, RecordSet, Stage, TextData, TextInstances, TextOptions,
+    TextSource, Tokenizer, holds_records, training_data,
 };
 
 use super::error::CliError;
-use super::{input_files, output};
+use super::text_progress::Reporter;
+use super::{default_threads, input_files, output};
 
 /// Files, and what they hold, told apart by the start of the first.
 pub enum Input {
-    Text(Vec<PathBuf>),
+    Text(Vec<TextSource>),
     /// TFRecord files.
     Records(Vec<PathBuf>),
 }
@@ -26,25 +27,34 @@ pub fn find(names: &[String]) -> Result<Input, CliError> {
     let mut first = BufReader::new(File::open(&paths[0]).map_err(failed)?);
     match holds_records(first.fill_buf().map_err(failed)?) {
         true => Ok(Input::Records(paths)),
-        false => Ok(Input::Text(paths)),
+        false => Ok(Input::Text(paths.into_iter().map(TextSource::File).collect())),
     }
 }
 
-/// Make examples of text, and tell what it amounts to.
+/// Make examples of text, and tell what it amounts to. Many of them lie on `disk`.
 pub fn of_text(
-    paths: &[PathBuf],
+    sources: Vec<TextSource>,
     tokenizer: &Tokenizer,
     options: &InstanceOptions,
-) -> Result<Features, CliError> {
-    let corpus = Corpus::read(paths, false)?;
-    let documents = corpus.encode(tokenizer)?;
-    let features = create_instances(&documents, tokenizer.vocabulary(), options)?;
-    tell_text(
-        &DataReport::new(&documents, tokenizer.vocabulary(), &features),
-        corpus.undecodable() as u64,
-        0,
-    );
-    Ok(features)
+    disk: &Disk,
+) -> Result<TextData, CliError> {
+    let mut reporter = Reporter::new(|stage| match stage {
+        Stage::Tokenizing => ("text to tokens", "bytes"),
+        _ => ("sentences to examples", "sentences"),
+    })?;
+    let text = text_options();
+    let mut progress = |progress| reporter.progress(progress);
+    let made =
+        training_data(sources, tokenizer, options, &text, disk, TextInstances::IN_MEMORY, &mut progress);
+    let made = pollster::block_on(made);
+    let made = reporter.finish(made)?;
+    tell_text(&made.report, made.undecodable, made.empty_files);
+    Ok(made)
+}
+
+/// How text is read.
+pub fn text_options() -> TextOptions {
+    TextOptions { documents_run_on: false, json_field: None, threads: default_threads() }
 }
 
 /// Tell what a text amounts to.
@@ -64,42 +74,23 @@ pub fn tell_text(report: &DataReport, undecodable: u64, empty_files: u64) {
     }
 }
 
-/// Read the examples of TFRecord files, and tell what they amount to. `shape` is that of --max_seq_length and
-/// --max_predictions_per_seq where they are given. `vocab_size` is that of the vocabulary. `only_sound`: damaged records are left out.
+/// Look through TFRecord files, and tell what they amount to. `shape` is that of --max_seq_length and
+/// --max_predictions_per_seq where they are given. `vocab_size` is that of the vocabulary. `only_sound`: damaged records
+/// are left out. What gzip files hold lies on `disk`.
 pub fn of_records(
     paths: &[PathBuf],
     next_sentence: bool,
     shape: (Option<usize>, Option<usize>),
     vocab_size: usize,
     only_sound: bool,
-) -> Result<Features, CliError> {
-    let mut features = Features::default();
-    for path in paths {
-        let (name, bytes) = (path.display().to_string(), read(path)?);
-        if !only_sound {
-            features.append(read_records(&name, &bytes, next_sentence)?)?;
-            continue;
-        }
-        let (sound, skipped) = read_sound_records(&name, &bytes, next_sentence)?;
-        features.append(sound)?;
-        if let Some(first) = &skipped.first {
-            output::note(format_args!("{} bad records were left out; the first: {first}", skipped.count));
-        }
-    }
-    features.check(&BatchLimits::of_vocabulary(vocab_size))?;
-    let random = features.next_sentence_labels.iter().filter(|label| **label == 1).count();
-    tell_records(paths, shape, (features.seq_length, features.predictions), features.count(), random)?;
-    Ok(features)
-}
-
-/// Read TFRecord files as [`of_records`], but keep only some of their examples in memory at a time.
-pub fn record_set(
-    paths: &[PathBuf],
-    next_sentence: bool,
-    shape: (Option<usize>, Option<usize>),
-    only_sound: bool,
+    disk: &Disk,
 ) -> Result<RecordSet, CliError> {
-    let records = RecordSet::open(paths, next_sentence, only_sound)?;
+    let files = paths.iter().map(RecordFile::from).collect();
+    let mut reporter = Reporter::new(|_| ("records looked through", "bytes"))?;
+    let mut progress = |progress| reporter.progress(progress);
+    let records = RecordSet::open(files, next_sentence, only_sound, disk, &mut progress);
+    let records = pollster::block_on(records);
+    let records = reporter.finish(records)?;
     if let Some(first) = &records.skipped().first {
         output::note(format_args!(
             "{} bad records were left out; the first: {first}",
@@ -107,6 +98,8 @@ pub fn record_set(
         ));
     }
     let found = (records.seq_length(), records.predictions());
+    // The model may have room for more.
+    records.check_vocabulary(vocab_size)?;
     tell_records(paths, shape, found, records.count(), records.random_next())?;
     Ok(records)
 }
@@ -133,8 +126,4 @@ fn tell_records(
         100.0 * random_next as f64 / count as f64,
     ));
     Ok(())
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, CliError> {
-    std::fs::read(path).map_err(|error| CliError::Read { path: path.to_owned(), error })
 }

@@ -9,7 +9,7 @@
 //! ```
 
 use super::word_cache::WordCache;
-use super::{Error, Tokenizer, holds_records};
+use super::{Error, Tokenizer, holds_records, no_text};
 use flate2::read::MultiGzDecoder;
 use std::borrow::Cow;
 use std::io::Read;
@@ -19,6 +19,9 @@ use std::path::Path;
 /// has it as a file of its own.
 #[cfg(not(target_family = "wasm"))]
 pub(super) const BUNDLED: &[u8] = include_bytes!("../../data/kjv-pentateuch.txt.gz");
+
+/// As many bytes of a file tell whether it is text.
+const FIRST: usize = 1 << 20;
 
 /// Documents of sentences.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -70,7 +73,7 @@ impl Corpus {
     /// Bytes that are not UTF-8 are left out, as in the reference, and counted in [`Corpus::undecodable`].
     ///
     /// # Errors
-    /// When the content is empty, blank, a damaged gzip file or a file of records.
+    /// When the content is empty, blank, no text, a damaged gzip file or a file of records.
     pub fn add(&mut self, origin: &str, bytes: &[u8], documents_run_on: bool) -> Result<(), Error> {
         let origin = origin.to_owned();
         let bytes = match unpack(bytes) {
@@ -83,6 +86,7 @@ impl Corpus {
         if bytes.is_empty() {
             return Err(Error::EmptyText { origin });
         }
+        no_text::check(&origin, &bytes[..bytes.len().min(FIRST)])?;
         let text: String = bytes.utf8_chunks().map(|chunk| chunk.valid()).collect();
         if text.trim_matches(is_python_space).is_empty() {
             return Err(Error::BlankText { origin });

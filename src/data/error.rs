@@ -99,6 +99,20 @@ pub enum Error {
         /// The file.
         origin: String,
     },
+    /// A file that is no text, or one in another encoding.
+    #[error(
+        "{origin}: this is no text in UTF-8: {strange} of its first {bytes} bytes, from byte {offset} on, are none of one; give plain text, or convert it to UTF-8"
+    )]
+    NotText {
+        /// The file.
+        origin: String,
+        /// The first byte that is none of such a text, in the unpacked file.
+        offset: usize,
+        /// How many are not.
+        strange: usize,
+        /// How many were looked at.
+        bytes: usize,
+    },
     /// A text of no bytes.
     #[error("{origin}: the text is empty; it needs one sentence a line, a blank line between documents")]
     EmptyText {

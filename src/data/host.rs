@@ -72,6 +72,14 @@ impl HostFile {
         self.bytes as u64
     }
 
+    /// Fills `into` with the bytes from `at` on.
+    pub(super) fn read_exact_at(&self, into: &mut [u8], at: u64) -> io::Result<()> {
+        match at.checked_add(into.len() as u64) {
+            Some(end) if end <= self.bytes() => call(|host| host.read_file(self.number, at as f64, into)),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
     /// Reads it from its start.
     pub(super) fn reader(&self) -> impl Read + Send + use<> {
         HostReader { file: self.number, at: 0, bytes: self.bytes() }

@@ -266,6 +266,72 @@ pub(super) struct InstanceView<'a> {
     pub(super) is_random_next: bool,
 }
 
+/// The visits to all documents, one after another.
+pub(super) struct Visits<'a> {
+    options: &'a InstanceOptions,
+    library: InMemory<'a>,
+    assembler: Assembler,
+    rng: PythonRandom,
+    done: usize,
+}
+
+impl<'a> Visits<'a> {
+    /// # Errors
+    /// As [`create_instances`].
+    pub(super) fn new(
+        documents: &'a Documents,
+        vocabulary: &Vocabulary,
+        options: &'a InstanceOptions,
+    ) -> Result<Self, Error> {
+        options.check()?;
+        let origin = documents.origin.clone();
+        let sentences = documents.documents.iter().map(Vec::len).sum::<usize>();
+        options.check_pairs(documents.documents.len() as u64, sentences as u64, &origin)?;
+        let mut rng = PythonRandom::new(options.random_seed);
+        let mut order: Vec<&[Vec<u32>]> = documents.documents.iter().map(Vec::as_slice).collect();
+        rng.shuffle(&mut order);
+        let assembler = Assembler::new(origin, vocabulary, options);
+        Ok(Self { options, library: InMemory::new(order), assembler, rng, done: 0 })
+    }
+
+    /// How many there are.
+    pub(super) fn total(&self) -> usize {
+        self.library.documents() * self.options.dupe_factor
+    }
+
+    /// How many are made.
+    pub(super) fn done(&self) -> usize {
+        self.done
+    }
+
+    /// Makes the next one; false after the last.
+    pub(super) fn one(&mut self) -> Result<bool, Error> {
+        if self.done == self.total() {
+            return Ok(false);
+        }
+        let Self { options, library, assembler, rng, done } = self;
+        let document = *done % library.documents();
+        visit(library, document, options, rng, |pair, is_random, rng| {
+            assembler.push(pair, is_random, rng);
+            Ok(())
+        })?;
+        *done += 1;
+        Ok(true)
+    }
+
+    /// All instances, in the reference's order.
+    pub(super) fn into_instances(self) -> Result<Instances, Error> {
+        let Self { assembler, mut rng, .. } = self;
+        let mut made = assembler.instances;
+        if made.instances.is_empty() {
+            return Err(Error::NoInstances { origin: made.origin });
+        }
+        made.instances.shrink_to_fit();
+        rng.shuffle(&mut made.instances);
+        Ok(made)
+    }
+}
+
 impl Instances {
     /// Makes instances in the reference's order.
     ///
@@ -276,31 +342,9 @@ impl Instances {
         vocabulary: &Vocabulary,
         options: &InstanceOptions,
     ) -> Result<Self, Error> {
-        options.check()?;
-        let origin = documents.origin.clone();
-        let sentences = documents.documents.iter().map(Vec::len).sum::<usize>();
-        options.check_pairs(documents.documents.len() as u64, sentences as u64, &origin)?;
-        let mut rng = PythonRandom::new(options.random_seed);
-        let mut order: Vec<&[Vec<u32>]> = documents.documents.iter().map(Vec::as_slice).collect();
-        rng.shuffle(&mut order);
-
-        let mut assembler = Assembler::new(origin, vocabulary, options);
-        let mut library = InMemory::new(order);
-        for _ in 0..options.dupe_factor {
-            for document in 0..library.documents() {
-                visit(&mut library, document, options, &mut rng, |pair, is_random, rng| {
-                    assembler.push(pair, is_random, rng);
-                    Ok(())
-                })?;
-            }
-        }
-        let mut made = assembler.instances;
-        if made.instances.is_empty() {
-            return Err(Error::NoInstances { origin: made.origin });
-        }
-        made.instances.shrink_to_fit();
-        rng.shuffle(&mut made.instances);
-        Ok(made)
+        let mut visits = Visits::new(documents, vocabulary, options)?;
+        while visits.one()? {}
+        visits.into_instances()
     }
 
     /// N.

@@ -31,13 +31,15 @@ mod instance_set;
 mod instances;
 mod library;
 mod masking;
+mod no_text;
+#[cfg(not(target_family = "wasm"))]
+mod no_turns;
 mod pool;
 #[cfg(not(target_family = "wasm"))]
 mod prefetch;
 mod python_random;
 #[cfg(not(target_family = "wasm"))]
 mod read_at;
-#[cfg(not(target_family = "wasm"))]
 mod record_set;
 mod records;
 mod report;
@@ -66,12 +68,15 @@ pub use generator::{
 #[cfg(not(target_family = "wasm"))]
 pub use generator::{Generated, GeneratorOptions, TextSurvey, create_pretraining_data, survey_text};
 #[cfg(target_family = "wasm")]
+use host::Turns;
+#[cfg(target_family = "wasm")]
 pub use host::{Host, HostFile, Workspace, set_host};
 pub use instance_set::InstanceSet;
 pub use instances::{InstanceOptions, Instances, create_instances};
-pub use python_random::PythonRandom;
 #[cfg(not(target_family = "wasm"))]
-pub use record_set::RecordSet;
+use no_turns::Turns;
+pub use python_random::PythonRandom;
+pub use record_set::{RecordFile, RecordSet};
 pub(crate) use records::append_record;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use records::masked_crc;

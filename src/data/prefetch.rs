@@ -82,7 +82,7 @@ mod tests {
             Ok(())
         }
 
-        fn take(&mut self, range: Range<usize>, _: u64) -> Result<Features, Error> {
+        fn take(&mut self, range: Range<usize>, _: Option<u64>) -> Result<Features, Error> {
             self.0.fetch_add(1, Ordering::Relaxed);
             Ok(Features::zeros("test".into(), range.len(), 5, 1))
         }

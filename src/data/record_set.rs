@@ -3,21 +3,21 @@
 //! One pass over all files checks every record and notes where blocks of records start. An epoch takes the blocks in
 //! random order, so that all files contribute at all times, some at a time; their instances are shuffled among each other.
 
+mod file;
+mod scan;
 #[cfg(test)]
 mod tests;
 
-use super::read_at::read_exact_at;
-use super::records::append_record;
+pub use file::RecordFile;
+
+use super::generator::{Disk, GeneratorProgress, Spill};
 use super::training_data::InstanceSource;
 use super::{
-    BatchLimits, Error, Features, PythonRandom, Record, RecordReader, Skipped, TrainingData, UnigramBaseline,
+    BatchLimits, Error, Features, PythonRandom, RecordReader, Skipped, TrainingData, UnigramBaseline,
 };
-use sha2::{Digest, Sha256};
+use scan::Scan;
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::ops::{ControlFlow, Range};
 
 /// Records in a block, which are read together.
 const BLOCK: usize = 64;
@@ -29,9 +29,9 @@ const EXAMPLES: usize = 3;
 /// The records of some files.
 pub struct RecordSet {
     origin: String,
-    files: Vec<PathBuf>,
+    files: Vec<RecordFile>,
     /// The contents of gzip files, one after another, as records.
-    unpacked: Option<File>,
+    unpacked: Option<Spill>,
     blocks: Vec<Block>,
     /// The first instances. Their shape is that of all.
     examples: Features,
@@ -42,6 +42,7 @@ pub struct RecordSet {
     /// The largest number of each feature, in the order of [`RecordSet::check`].
     largest: [Extreme; 6],
     skipped: Skipped,
+    #[cfg(not(target_family = "wasm"))]
     checksum: String,
     next_sentence: bool,
     /// Bytes of the instances in memory, which are shuffled.
@@ -69,8 +70,8 @@ struct Extreme {
 
 /// An epoch, and those of its blocks that are in memory.
 struct Window {
-    /// Decides the epoch's order.
-    seed: u64,
+    /// Decides the epoch's order; without it that is the order of the files.
+    seed: Option<u64>,
     order: Vec<u32>,
     /// How many instances are before each window.
     starts: Vec<usize>,
@@ -81,15 +82,23 @@ struct Window {
 }
 
 impl RecordSet {
-    /// Reads all files once. With `skip_bad` damaged records are left out and counted, otherwise they are errors.
-    /// Without `next_sentence` labels may be missing, and are 0 then.
+    /// Looks through all files once. With `skip_bad` damaged records are left out and counted, otherwise they are errors.
+    /// Without `next_sentence` labels may be missing, and are 0 then. What gzip files hold lies on `disk` as long as it is
+    /// used. `progress` is told how far it is, and may break it off. Natively the future does not wait: poll it once.
     ///
     /// # Errors
-    /// When a file cannot be read, records are damaged or of different shapes, or there is none.
-    pub fn open(files: &[PathBuf], next_sentence: bool, skip_bad: bool) -> Result<Self, Error> {
+    /// When a file cannot be read, records are damaged or of different shapes, or there is none;
+    /// [`Error::Interrupted`] when `progress` breaks it off.
+    pub async fn open(
+        files: Vec<RecordFile>,
+        next_sentence: bool,
+        skip_bad: bool,
+        disk: &Disk,
+        progress: &mut dyn FnMut(GeneratorProgress) -> ControlFlow<()>,
+    ) -> Result<Self, Error> {
         let mut set = Self {
-            origin: origin(files),
-            files: files.to_vec(),
+            origin: RecordFile::name_all(&files),
+            files: Vec::new(),
             unpacked: None,
             blocks: Vec::new(),
             examples: Features::default(),
@@ -98,123 +107,25 @@ impl RecordSet {
             guesses: HashMap::new(),
             largest: Default::default(),
             skipped: Skipped::default(),
+            #[cfg(not(target_family = "wasm"))]
             checksum: String::new(),
             next_sentence,
             window_bytes: WINDOW,
             window: None,
         };
-        let mut hash = Sha256::new();
-        for (number, path) in files.iter().enumerate() {
-            set.scan(number, path, skip_bad, &mut hash)?;
+        let mut scan = Scan::new(&files, skip_bad, disk, progress);
+        for (number, file) in files.iter().enumerate() {
+            set.scan(number, file, &mut scan).await?;
         }
-        set.checksum = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        #[cfg(not(target_family = "wasm"))]
+        {
+            set.checksum = scan.checksum();
+        }
+        set.files = files;
         match set.count {
             0 => Err(set.skipped.first.unwrap_or(Error::NoRecords { origin: set.origin })),
             _ => Ok(set),
         }
-    }
-
-    fn scan(&mut self, number: usize, path: &Path, skip_bad: bool, hash: &mut Sha256) -> Result<(), Error> {
-        let failed = |error| Error::Read { path: path.to_owned(), error };
-        let reader = RecordReader::open(path)?;
-        let mut reader = if skip_bad { reader.skipping_bad() } else { reader };
-        let is_gzip = reader.is_gzip();
-        if is_gzip && self.unpacked.is_none() {
-            self.unpacked = Some(
-                tempfile::tempfile().map_err(|error| Error::Spill { folder: std::env::temp_dir(), error })?,
-            );
-        }
-        let mut frame = Vec::new();
-        let mut end = u64::MAX;
-        // The file's first instance, and the one at hand behind it: all are of one shape.
-        let mut instances = Features { origin: path.display().to_string(), ..Features::default() };
-        while let Some(Record { number: record, offset, content }) = reader.read()? {
-            instances.truncate(1);
-            let at_hand = instances.count();
-            if let Err(problem) = instances.append_record(content, self.next_sentence) {
-                reader.refuse(record, offset, problem)?;
-                continue;
-            }
-            self.add(&instances, at_hand, number, record - 1)?;
-            hash.update(content);
-            frame.clear();
-            append_record(&mut frame, content);
-            let offset = match &mut self.unpacked {
-                Some(file) if is_gzip => {
-                    let at = file.seek(SeekFrom::End(0)).map_err(failed)?;
-                    file.write_all(&frame).map_err(failed)?;
-                    at
-                }
-                _ => offset,
-            };
-            match self.blocks.last_mut() {
-                Some(block) if offset == end && (block.records as usize) < BLOCK => {
-                    block.bytes += frame.len() as u64;
-                    block.records += 1;
-                }
-                _ => self.blocks.push(Block {
-                    file: (!is_gzip).then_some(number as u32),
-                    offset,
-                    bytes: frame.len() as u64,
-                    records: 1,
-                }),
-            }
-            end = offset + frame.len() as u64;
-        }
-        let skipped = reader.into_skipped();
-        if instances.count() == 0 && skipped.count == 0 {
-            return Err(Error::NoRecords { origin: instances.origin });
-        }
-        self.skipped.add(skipped);
-        Ok(())
-    }
-
-    /// Counts an instance in: number `at_hand` of `instances`, which is record `record`, from 0, of file `file`.
-    fn add(&mut self, instances: &Features, at_hand: usize, file: usize, record: usize) -> Result<(), Error> {
-        let shape = |features: &Features| (features.seq_length, features.predictions);
-        if self.count > 0 && shape(instances) != shape(&self.examples) {
-            return Err(Error::ShapesDiffer {
-                first: self.origin.clone(),
-                first_shape: shape(&self.examples),
-                second: instances.origin.clone(),
-                second_shape: shape(instances),
-            });
-        }
-        let (s, m) = shape(instances);
-        let (tokens, slots) = (at_hand * s, at_hand * m);
-        let labels = &instances.next_sentence_labels[at_hand..][..1];
-        for (field, values) in [
-            (0, &instances.input_ids[tokens..][..s]),
-            (1, &instances.input_mask[tokens..][..s]),
-            (2, &instances.segment_ids[tokens..][..s]),
-            (3, &instances.masked_lm_positions[slots..][..m]),
-            (4, &instances.masked_lm_ids[slots..][..m]),
-            (5, labels),
-        ] {
-            for (position, &value) in values.iter().enumerate() {
-                let largest = &mut self.largest[field];
-                if value > largest.value {
-                    *largest = Extreme { value, file, record, position };
-                }
-            }
-        }
-        let weights = &instances.masked_lm_weights[slots..][..m];
-        for ((position, &weight), &id) in weights.iter().enumerate().zip(&instances.masked_lm_ids[slots..]) {
-            if !weight.is_finite() || weight < 0.0 {
-                let origin = instances.origin.clone();
-                return Err(Error::BadWeight { origin, record, position, value: weight });
-            }
-            if weight > 0.0 {
-                *self.guesses.entry(id).or_default() += f64::from(weight);
-            }
-        }
-        self.random_next += usize::from(labels[0] == 1);
-        if self.count < EXAMPLES {
-            self.examples.append(instances.take([at_hand]))?;
-            self.examples.origin.clone_from(&self.origin);
-        }
-        self.count += 1;
-        Ok(())
     }
 
     /// N.
@@ -248,6 +159,7 @@ impl RecordSet {
     }
 
     /// SHA-256 of all records' contents.
+    #[cfg(not(target_family = "wasm"))]
     pub fn checksum(&self) -> &str {
         &self.checksum
     }
@@ -258,9 +170,11 @@ impl RecordSet {
         (self.window_bytes / (BLOCK * instance)).max(4)
     }
 
-    fn start(&self, seed: u64) -> Window {
+    fn start(&self, seed: Option<u64>) -> Window {
         let mut order: Vec<u32> = (0..self.blocks.len() as u32).collect();
-        PythonRandom::new(seed).shuffle(&mut order);
+        if let Some(seed) = seed {
+            PythonRandom::new(seed).shuffle(&mut order);
+        }
         let sizes = order.chunks(self.window_blocks()).map(|window| {
             window.iter().map(|&block| self.blocks[block as usize].records as usize).sum::<usize>()
         });
@@ -277,27 +191,30 @@ impl RecordSet {
             self.read(&self.blocks[block as usize], &mut window.features)?;
         }
         window.rows = (0..window.features.count()).collect();
-        // Neither the stream of the blocks' order nor that of another window.
-        let seed = window.seed ^ (number as u64 + 1).wrapping_mul(0xd1b5_4a32_d192_ed03);
-        PythonRandom::new(seed).shuffle(&mut window.rows);
+        if let Some(seed) = window.seed {
+            // Neither the stream of the blocks' order nor that of another window.
+            let seed = seed ^ (number as u64 + 1).wrapping_mul(0xd1b5_4a32_d192_ed03);
+            PythonRandom::new(seed).shuffle(&mut window.rows);
+        }
         window.number = number;
         Ok(())
     }
 
     /// Adds the instances of a block.
     fn read(&self, block: &Block, features: &mut Features) -> Result<(), Error> {
-        let (path, file) = match (block.file, &self.unpacked) {
-            (Some(file), _) => {
-                let path = &self.files[file as usize];
-                let failed = |error| Error::Read { path: path.clone(), error };
-                (path.as_path(), &File::open(path).map_err(failed)?)
-            }
-            (None, Some(file)) => (Path::new("unpacked records"), file),
-            (None, None) => return Ok(()),
-        };
         let mut bytes = vec![0; block.bytes as usize];
-        let changed = || Error::RecordsChanged { path: path.to_owned() };
-        read_exact_at(file, &mut bytes, block.offset).map_err(|_| changed())?;
+        let origin = match block.file {
+            Some(file) => self.files[file as usize].name(),
+            None => "unpacked records".into(),
+        };
+        let changed = || Error::RecordsChanged { path: origin.clone().into() };
+        match (block.file, &self.unpacked) {
+            (Some(file), _) => {
+                self.files[file as usize].read_exact_at(&mut bytes, block.offset).map_err(|_| changed())?
+            }
+            (None, Some(unpacked)) => unpacked.read_at(block.offset, &mut bytes)?,
+            (None, None) => return Ok(()),
+        }
         let before = features.count();
         let mut reader = RecordReader::new("", &bytes[..]).map_err(|_| changed())?;
         while let Some(record) = reader.read().map_err(|_| changed())? {
@@ -351,14 +268,14 @@ impl InstanceSource for RecordSet {
             ("next_sentence_labels", 2),
         ]) {
             if value as usize >= limit {
-                let origin = self.files[file].display().to_string();
+                let origin = self.files[file].name();
                 return Err(Error::IdOutOfRange { origin, record, field, position, value, limit });
             }
         }
         Ok(())
     }
 
-    fn take(&mut self, range: Range<usize>, seed: u64) -> Result<Features, Error> {
+    fn take(&mut self, range: Range<usize>, seed: Option<u64>) -> Result<Features, Error> {
         let mut window = match self.window.take() {
             Some(window) if window.seed == seed => window,
             _ => self.start(seed),
@@ -385,13 +302,5 @@ impl InstanceSource for RecordSet {
 impl From<RecordSet> for TrainingData {
     fn from(records: RecordSet) -> Self {
         Self::from_source(records)
-    }
-}
-
-fn origin(files: &[PathBuf]) -> String {
-    match files {
-        [] => "no file".into(),
-        [one] => one.display().to_string(),
-        [first, rest @ ..] => format!("{} and {} more", first.display(), rest.len()),
     }
 }

@@ -7,15 +7,15 @@ use super::{
 };
 use std::ops::Range;
 
-/// Instances to train on, wherever they are: in memory ([`InstanceSet`]), or natively in files
-/// (`RecordSet`).
+/// Instances to train on, wherever they are: in memory ([`InstanceSet`](super::InstanceSet)), made of text and on a disk
+/// ([`TextInstances`](super::TextInstances)), or in files ([`RecordSet`](super::RecordSet)).
 pub struct TrainingData {
     instances: Box<dyn InstanceSource>,
     remasker: Option<Remasker>,
     /// Which worker this is, from 0, and how many there are.
     worker: usize,
     workers: usize,
-    evaluation: Option<Features>,
+    evaluation: Option<Box<TrainingData>>,
 }
 
 /// Where instances come from.
@@ -30,11 +30,11 @@ pub(super) trait InstanceSource: Send {
     /// # Errors
     /// When a number of any instance is out of its range.
     fn check(&self, limits: &BatchLimits) -> Result<(), Error>;
-    /// Instances `range` of the epoch whose random order `seed` decides.
+    /// Instances `range` of the epoch whose random order `seed` decides; without one, of the order in which they are kept.
     ///
     /// # Errors
     /// When they cannot be read.
-    fn take(&mut self, range: Range<usize>, seed: u64) -> Result<Features, Error>;
+    fn take(&mut self, range: Range<usize>, seed: Option<u64>) -> Result<Features, Error>;
 }
 
 struct InMemory<T> {
@@ -64,7 +64,10 @@ impl<T: InstanceSet> InstanceSource for InMemory<T> {
         self.instances.check(limits)
     }
 
-    fn take(&mut self, range: Range<usize>, seed: u64) -> Result<Features, Error> {
+    fn take(&mut self, range: Range<usize>, seed: Option<u64>) -> Result<Features, Error> {
+        let Some(seed) = seed else {
+            return Ok(self.instances.pick(&range.collect::<Vec<_>>()));
+        };
         if self.order.as_ref().is_none_or(|(of, _)| *of != seed) {
             let mut order: Vec<usize> = (0..self.instances.count()).collect();
             PythonRandom::new(seed).shuffle(&mut order);
@@ -119,15 +122,24 @@ impl TrainingData {
         Err(Error::BadOption { option: "worker", value: worker.to_string(), expected })
     }
 
-    /// Adds examples that are not trained on: the model is evaluated on them during training. Their shape may be another one.
+    /// Adds examples that are not trained on: the model is evaluated on them during training, as they are in
+    /// [`TrainingData::in_order`]. Their shape may be another one.
     #[must_use]
-    pub fn with_evaluation(self, features: Features) -> Self {
-        Self { evaluation: Some(features), ..self }
+    pub fn with_evaluation(self, held_out: impl Into<Self>) -> Self {
+        Self { evaluation: Some(Box::new(held_out.into())), ..self }
     }
 
     /// Takes them out.
-    pub(crate) fn take_evaluation(&mut self) -> Option<Features> {
-        self.evaluation.take()
+    pub(crate) fn take_evaluation(&mut self) -> Option<Self> {
+        self.evaluation.take().map(|held_out| *held_out)
+    }
+
+    /// Instances `range`, which must be there, in an order that is always the same, masked as they were made.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn in_order(&mut self, range: Range<usize>) -> Result<Features, Error> {
+        self.instances.take(range, None)
     }
 
     /// N; for one worker of several its part of it.
@@ -150,13 +162,13 @@ impl TrainingData {
         self.instances.unigram_baseline(vocab_size)
     }
 
-    pub(super) fn origin(&self) -> &str {
+    pub(crate) fn origin(&self) -> &str {
         self.instances.origin()
     }
 
     /// # Errors
     /// When a number of any instance is out of its range.
-    pub(super) fn check(&self, limits: &BatchLimits) -> Result<(), Error> {
+    pub(crate) fn check(&self, limits: &BatchLimits) -> Result<(), Error> {
         self.instances.check(limits)
     }
 
@@ -172,7 +184,7 @@ impl TrainingData {
         // Odd multiplier (2⁶⁴ over the golden ratio): no two epochs of a seed share a stream, nor do neighbours of
         // neighbouring seeds.
         let epoch_seed = seed.wrapping_add((epoch + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let mut batch = self.instances.take(first..first + batch_size, epoch_seed)?;
+        let mut batch = self.instances.take(first..first + batch_size, Some(epoch_seed))?;
         if let Some(remasker) = &mut self.remasker {
             remasker.mask(&mut batch, (step * self.workers as u64 + self.worker as u64) * batch_size as u64);
         }

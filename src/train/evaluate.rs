@@ -1,12 +1,12 @@
 //! How well a model guesses on examples that it does not learn from.
 
-use std::ops::{Deref, Range};
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use super::plan::Wanted;
 use super::{StepScalars, TrainError, Trainer};
 use crate::checkpoint::NamedTensor;
-use crate::data::{self, Batch, BatchLimits, Features, InstanceSet};
+use crate::data::{self, Batch, BatchLimits, Features, TrainingData};
 use crate::gpu::{Gpu, GpuError};
 use crate::model::config::BertConfig;
 use crate::model::{BatchShape, StepKind, Task};
@@ -40,23 +40,25 @@ impl Evaluation {
     }
 }
 
-/// Evaluate a model on all of `features`, `batch_size` at a time; the last batch may be smaller. `on_batch` hears how many
-/// examples are done.
+/// Evaluate a model on all of `examples`, in their order, `batch_size` at a time; the last batch may be smaller. No
+/// more than a batch of them, and what their source keeps at hand, is in memory. `on_batch` hears how many are done, and may break it
+/// off.
 ///
 /// # Errors
 /// [`TrainError::OtherModel`] when the weights are not the configuration's; what is wrong with the data, or does not fit
-/// the device; what the device says; [`TrainError::NoLoss`].
+/// the device; what the device says; [`TrainError::NoLoss`]; [`data::Error::Interrupted`] when `on_batch` breaks it off.
 pub async fn evaluate(
     gpu: &Arc<Gpu>,
     config: &BertConfig,
     weights: &[NamedTensor],
-    features: &Features,
+    examples: impl Into<TrainingData>,
     batch_size: usize,
-    mut on_batch: impl FnMut(usize),
+    mut on_batch: impl FnMut(usize) -> ControlFlow<()>,
 ) -> Result<Evaluation, TrainError> {
     let next_sentence = weights.iter().any(|tensor| tensor.name.starts_with("cls.seq_relationship."));
-    let deal = Deal::new(features, config, batch_size, next_sentence);
-    check_held_out(features, &deal.limits)?;
+    let mut examples = examples.into();
+    let deal = Deal::new(&examples, config, batch_size, next_sentence);
+    check_held_out(&mut examples, &deal.limits)?;
     let wanted = Wanted { config, kind: deal.kind(), family: gpu.family };
     let whole = Trainer::compile(gpu.clone(), wanted.fitting(&gpu.adapter, deal.shape(0))?).await?;
     whole.check_fit(weights)?;
@@ -65,38 +67,48 @@ pub async fn evaluate(
     let mut evaluator = Evaluator { deal, whole, rest };
     let mut sums = Sums::default();
     for batch in 0..evaluator.batches() {
-        evaluator.measure(batch, &mut sums).await?;
-        on_batch(sums.instances);
+        let batch = examples.in_order(evaluator.instances_of(batch))?;
+        evaluator.measure(&batch, &mut sums).await?;
+        if on_batch(sums.instances).is_break() {
+            return Err(data::Error::Interrupted.into());
+        }
     }
     evaluator.means(&sums)
 }
 
 /// Are there any, with all numbers in their ranges?
-pub(super) fn check_held_out(features: &Features, limits: &BatchLimits) -> Result<(), data::Error> {
-    if features.count() == 0 {
-        let origin = features.origin.clone();
+pub(super) fn check_held_out(data: &mut TrainingData, limits: &BatchLimits) -> Result<(), data::Error> {
+    if data.count() == 0 {
+        let origin = data.origin().into();
         return Err(data::Error::TooFewInstances { origin, instances: 0, batch_size: 1 });
     }
-    features.check(limits)
+    data.check(limits)?;
+    // Does the model have room for one?
+    Batch::new(&data.in_order(0..1)?, &[0], limits).map(drop)
 }
 
 /// How examples are dealt out to batches.
-struct Deal<F> {
-    features: F,
+#[derive(Clone, Copy)]
+pub(super) struct Deal {
+    instances: usize,
+    seq_length: usize,
+    predictions: usize,
     limits: BatchLimits,
     batch_size: usize,
     next_sentence: bool,
 }
 
-impl<F: Deref<Target = Features>> Deal<F> {
-    fn new(features: F, config: &BertConfig, batch_size: usize, next_sentence: bool) -> Self {
+impl Deal {
+    pub fn new(data: &TrainingData, config: &BertConfig, batch_size: usize, next_sentence: bool) -> Self {
         let limits = BatchLimits {
             vocab_size: config.vocab_size,
             type_vocab_size: config.type_vocab_size,
             max_position_embeddings: config.max_position_embeddings,
         };
-        let batch_size = batch_size.clamp(1, features.count().max(1));
-        Self { features, limits, batch_size, next_sentence }
+        let instances = data.count();
+        let (seq_length, predictions) = (data.seq_length(), data.predictions());
+        let batch_size = batch_size.clamp(1, instances.max(1));
+        Self { instances, seq_length, predictions, limits, batch_size, next_sentence }
     }
 
     fn kind(&self) -> StepKind {
@@ -104,19 +116,19 @@ impl<F: Deref<Target = Features>> Deal<F> {
     }
 
     fn batches(&self) -> usize {
-        self.features.count().div_ceil(self.batch_size)
+        self.instances.div_ceil(self.batch_size)
     }
 
-    fn instances(&self, batch: usize) -> Range<usize> {
+    fn instances_of(&self, batch: usize) -> Range<usize> {
         let first = batch * self.batch_size;
-        first..self.features.count().min(first + self.batch_size)
+        first..self.instances.min(first + self.batch_size)
     }
 
     fn shape(&self, batch: usize) -> BatchShape {
         BatchShape {
-            batch_size: self.instances(batch).len(),
-            seq_length: self.features.seq_length,
-            predictions: self.features.predictions,
+            batch_size: self.instances_of(batch).len(),
+            seq_length: self.seq_length,
+            predictions: self.predictions,
         }
     }
 
@@ -135,27 +147,17 @@ impl<F: Deref<Target = Features>> Deal<F> {
 }
 
 /// Evaluates a model on the same examples whenever it is asked to.
-pub(super) struct Evaluator<F> {
-    deal: Deal<F>,
+pub(super) struct Evaluator {
+    deal: Deal,
     whole: Trainer,
     /// For the last batch, where it is smaller than the others.
     rest: Option<Trainer>,
 }
 
-/// That of a run.
-pub(super) type HeldOut = Evaluator<Arc<Features>>;
-
-impl<F: Deref<Target = Features>> Evaluator<F> {
+impl Evaluator {
     /// Of the model that `trainer` trains, with its weights as they are at any time: no copy is made. It needs memory of
     /// its own for what lies between the layers.
-    pub async fn of_training(
-        trainer: &Trainer,
-        features: F,
-        config: &BertConfig,
-        batch_size: usize,
-        next_sentence: bool,
-    ) -> Result<Self, GpuError> {
-        let deal = Deal::new(features, config, batch_size, next_sentence);
+    pub async fn of_training(trainer: &Trainer, deal: Deal, config: &BertConfig) -> Result<Self, GpuError> {
         let whole = trainer.sharing(config, deal.shape(0), deal.kind()).await?;
         let rest = deal.sharing_for_the_rest(trainer, config).await?;
         Ok(Self { deal, whole, rest })
@@ -167,7 +169,12 @@ impl<F: Deref<Target = Features>> Evaluator<F> {
 
     /// Examples in all.
     pub fn instances(&self) -> usize {
-        self.deal.features.count()
+        self.deal.instances
+    }
+
+    /// Those of a batch.
+    pub fn instances_of(&self, batch: usize) -> Range<usize> {
+        self.deal.instances_of(batch)
     }
 
     /// Device memory besides the weights, in bytes.
@@ -175,10 +182,10 @@ impl<F: Deref<Target = Features>> Evaluator<F> {
         [Some(&self.whole), self.rest.as_ref()].into_iter().flatten().map(|t| t.memory().bytes()).sum()
     }
 
-    /// Adds what a batch comes to.
-    pub async fn measure(&mut self, batch: usize, sums: &mut Sums) -> Result<(), TrainError> {
-        let records: Vec<usize> = self.deal.instances(batch).collect();
-        let inputs = Batch::new(&self.deal.features, &records, &self.deal.limits)?;
+    /// Adds what the examples of a batch come to.
+    pub async fn measure(&mut self, examples: &Features, sums: &mut Sums) -> Result<(), TrainError> {
+        let records: Vec<usize> = (0..examples.count()).collect();
+        let inputs = Batch::new(examples, &records, &self.deal.limits)?;
         let trainer = match &mut self.rest {
             Some(rest) if records.len() < self.deal.batch_size => rest,
             _ => &mut self.whole,

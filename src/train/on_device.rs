@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use super::evaluate::{Evaluator, HeldOut};
+use super::evaluate::{Deal, Evaluator};
 use super::plan::Wanted;
 use super::predict::LivePredictor;
 use super::self_test::{bundled, check_device};
 use super::{Compiling, PretrainOptions, TrainError, Trainer};
-use crate::data::Features;
 use crate::gpu::Gpu;
 use crate::model::{BatchShape, StepPlan};
 use crate::strategy::Strategy;
@@ -15,7 +14,7 @@ use crate::strategy::Strategy;
 /// What of a run lives on its device: all of it goes when that is lost, and can be made again from a snapshot.
 pub(super) struct OnDevice {
     pub trainer: Trainer,
-    pub evaluator: Option<HeldOut>,
+    pub evaluator: Option<Evaluator>,
     pub predictor: LivePredictor,
 }
 
@@ -24,8 +23,8 @@ pub(super) struct Setup<'a> {
     pub strategy: Strategy,
     pub options: &'a PretrainOptions,
     pub shape: BatchShape,
-    /// What the model is evaluated on.
-    pub held_out: Option<Arc<Features>>,
+    /// How the examples that the model is evaluated on make batches.
+    pub evaluation: Option<Deal>,
 }
 
 impl Setup<'_> {
@@ -74,13 +73,9 @@ impl Setup<'_> {
         gpu.compile(&kernels, |done| compiling(Compiling { done, total })).await?;
         check_device(&gpu, &bundled()).await?;
         let trainer = Trainer::compile(gpu, plan).await?;
-        let evaluator = match self.held_out.clone() {
+        let evaluator = match self.evaluation {
             None => None,
-            Some(features) => {
-                let (config, next_sentence) = (&options.config, options.use_next_sentence_label);
-                let batch_size = options.batch_size;
-                Some(Evaluator::of_training(&trainer, features, config, batch_size, next_sentence).await?)
-            }
+            Some(deal) => Some(Evaluator::of_training(&trainer, deal, &options.config).await?),
         };
         let predictor = LivePredictor::new(options.use_next_sentence_label);
         Ok(OnDevice { trainer, evaluator, predictor })

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use super::{Evaluation, Suspicion};
+use super::{Evaluation, Suspicion, TrainError};
 use crate::checkpoint::NamedTensor;
 use crate::gpu::DeviceOptions;
 use crate::model::config::BertConfig;
 use crate::optimizer::{OptimizerOptions, Schedule};
+
+/// The device keeps a record for each of these steps.
+const MOST_STEPS_PER_LOOP: usize = 1 << 16;
 
 /// Options of a pre-training run. Sequence length and predictions are those of the data.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,6 +43,35 @@ pub struct PretrainOptions {
 }
 
 impl PretrainOptions {
+    /// Are all numbers in their ranges?
+    ///
+    /// # Errors
+    /// [`TrainError::Config`], [`TrainError::Optimizer`] or [`TrainError::Option`] names the first that is not.
+    pub fn check(&self) -> Result<(), TrainError> {
+        self.config.validate()?;
+        self.optimizer.check()?;
+        self.schedule.check()?;
+        if self.steps_per_loop > MOST_STEPS_PER_LOOP {
+            let (option, value) = ("steps_per_loop", self.steps_per_loop as u64);
+            return Err(TrainError::Option { option, value, expected: "at most 65536" });
+        }
+        for (option, value) in [
+            ("train_batch_size", self.batch_size as u64),
+            ("num_train_steps", self.schedule.total_steps),
+            ("num_steps_per_epoch", self.steps_per_epoch),
+            ("steps_per_loop", self.steps_per_loop as u64),
+        ] {
+            if value == 0 {
+                return Err(TrainError::Option { option, value, expected: "at least 1" });
+            }
+        }
+        if !(1..=self.steps_per_epoch).contains(&self.num_eval_per_epoch) {
+            let (option, value) = ("num_eval_per_epoch", self.num_eval_per_epoch);
+            return Err(TrainError::Option { option, value, expected: "from 1 to num_steps_per_epoch" });
+        }
+        Ok(())
+    }
+
     /// Steps done when the loop ends whose first step is `step`.
     pub(super) fn end_of_loop(&self, step: u64) -> u64 {
         self.next_evaluation(step).min(step + self.steps_per_loop as u64)

@@ -7,8 +7,6 @@ use crate::model::parameters::parameter_shapes;
 use crate::model::{BatchShape, StepKind, StepPlan, Task};
 use crate::strategy::{Strategy, StrategyError};
 
-/// The device keeps a record for each of these steps.
-const MOST_STEPS_PER_LOOP: usize = 1 << 16;
 /// Bytes that a training step keeps for each parameter: its weight, its gradient and two moments.
 const BYTES_PER_PARAMETER: u64 = 16;
 
@@ -89,29 +87,13 @@ pub fn plan_run(
 
 /// Are the options' numbers in their ranges?
 pub(super) fn check(options: &PretrainOptions, shape: BatchShape) -> Result<(), TrainError> {
-    options.config.validate()?;
-    options.optimizer.check()?;
-    options.schedule.check()?;
-    let positive = "at least 1";
-    if options.steps_per_loop > MOST_STEPS_PER_LOOP {
-        let (option, value) = ("steps_per_loop", options.steps_per_loop as u64);
-        return Err(TrainError::Option { option, value, expected: "at most 65536" });
-    }
-    for (option, value) in [
-        ("train_batch_size", options.batch_size as u64),
-        ("num_train_steps", options.schedule.total_steps),
-        ("num_steps_per_epoch", options.steps_per_epoch),
-        ("steps_per_loop", options.steps_per_loop as u64),
-        ("max_seq_length", shape.seq_length as u64),
-        ("max_predictions_per_seq", shape.predictions as u64),
-    ] {
+    options.check()?;
+    for (option, value) in
+        [("max_seq_length", shape.seq_length as u64), ("max_predictions_per_seq", shape.predictions as u64)]
+    {
         if value == 0 {
-            return Err(TrainError::Option { option, value, expected: positive });
+            return Err(TrainError::Option { option, value, expected: "at least 1" });
         }
-    }
-    if !(1..=options.steps_per_epoch).contains(&options.num_eval_per_epoch) {
-        let (option, value) = ("num_eval_per_epoch", options.num_eval_per_epoch);
-        return Err(TrainError::Option { option, value, expected: "from 1 to num_steps_per_epoch" });
     }
     Ok(())
 }

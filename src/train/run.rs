@@ -1,8 +1,6 @@
 //! The run itself: guard, device, self-test, plan, steps.
 
-use std::sync::Arc;
-
-use super::evaluate::check_held_out;
+use super::evaluate::{Deal, check_held_out};
 use super::ledger::Ledger;
 use super::on_device::Setup;
 use super::plan::check;
@@ -135,15 +133,18 @@ impl<'a> PretrainRun<'a> {
             predictions: data.predictions(),
         };
         check(options, shape)?;
-        let held_out = data.take_evaluation().map(Arc::new);
-        if let Some(features) = &held_out {
-            check_held_out(features, &batch_limits(options))?;
+        let mut held_out = data.take_evaluation();
+        if let Some(held_out) = &mut held_out {
+            check_held_out(held_out, &batch_limits(options))?;
         }
+        let evaluation = held_out.as_ref().map(|held_out| {
+            Deal::new(held_out, &options.config, options.batch_size, options.use_next_sentence_label)
+        });
         let unigram = data.unigram_baseline(options.config.vocab_size);
         let mut batcher = Batcher::new(data, options.batch_size, options.seed, batch_limits(options))?;
         // The first batch is made before any device is opened, so that bad data is found first.
         batcher.batch(0)?;
-        let setup = Setup { strategy, options, shape, held_out };
+        let setup = Setup { strategy, options, shape, evaluation };
         let start = match start {
             Some(snapshot) => snapshot.clone(),
             None => Snapshot::start_from(options, initial_weights(options, &unigram)),
@@ -161,6 +162,7 @@ impl<'a> PretrainRun<'a> {
         let running = Running {
             options,
             batcher,
+            held_out,
             device,
             ledger,
             untrained,

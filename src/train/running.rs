@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use web_time::Instant;
 
-use super::evaluate::HeldOut;
+use super::evaluate::Evaluator;
 use super::ledger::{Ledger, diverged};
 use super::on_device::OnDevice;
 use super::{Guesses, PretrainOptions, Progress, Snapshot, Started, StepMetrics, TrainError, Trainer};
 use crate::checkpoint::NamedTensor;
-use crate::data::{Batcher, Example, Tokenizer, Vocabulary};
+use crate::data::{Batcher, Example, Tokenizer, TrainingData, Vocabulary};
 use crate::gpu::Gpu;
 use crate::model::config::BertConfig;
 use crate::model::parameters::parameter_shapes;
@@ -19,6 +19,8 @@ use crate::model::parameters::parameter_shapes;
 pub struct Running<'a> {
     pub(super) options: &'a PretrainOptions,
     pub(super) batcher: Batcher,
+    /// What the model is evaluated on.
+    pub(super) held_out: Option<TrainingData>,
     pub(super) device: OnDevice,
     pub(super) ledger: Ledger<'a>,
     pub(super) untrained: Vec<NamedTensor>,
@@ -112,7 +114,7 @@ impl Running<'_> {
         Started {
             adapter: trainer.gpu().adapter.name.clone(),
             parameters: trainer.step().table.elements(),
-            bytes: trainer.memory().bytes() + evaluator.as_ref().map_or(0, HeldOut::bytes),
+            bytes: trainer.memory().bytes() + evaluator.as_ref().map_or(0, Evaluator::bytes),
             dispatches: trainer.step().plan.dispatches(),
             uniform_loss: (self.options.config.vocab_size as f64).ln(),
             unigram_loss: self.unigram_loss,

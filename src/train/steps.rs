@@ -2,7 +2,7 @@
 
 use web_time::Instant;
 
-use super::evaluate::{HeldOut, Sums};
+use super::evaluate::{Evaluator, Sums};
 use super::recovery::Recovery;
 use super::run::step_scalars;
 use super::{
@@ -201,7 +201,7 @@ impl<'c, 'd, F: AsyncFnMut(Event, &mut Running<'_>) -> Control> Steps<'c, 'd, F>
 
     async fn evaluate_by(
         &mut self,
-        evaluator: &mut HeldOut,
+        evaluator: &mut Evaluator,
         running: &mut Running<'_>,
         end: u64,
     ) -> Result<Option<Evaluation>, TrainError> {
@@ -212,7 +212,9 @@ impl<'c, 'd, F: AsyncFnMut(Event, &mut Running<'_>) -> Control> Steps<'c, 'd, F>
                 self.stop_after(end);
                 return Ok(None);
             }
-            evaluator.measure(batch, &mut sums).await?;
+            let Some(held_out) = &mut running.held_out else { return Ok(None) };
+            let examples = held_out.in_order(evaluator.instances_of(batch))?;
+            evaluator.measure(&examples, &mut sums).await?;
         }
         // The weights are those of the last update, which no loss followed that would have told.
         let means = evaluator.means(&sums).map_err(|_| TrainError::BadWeights { step: running.step });

@@ -13,6 +13,10 @@ fn bad_input_is_refused_before_anything_is_written() {
         (format!("--input_files={}", place.path("*.md")), &["*.md", "does not match any files"]),
         (flag("input_files", "empty.txt", ""), &["empty.txt", "empty"]),
         (
+            flag("input_files", "utf-16.txt", "a\0 \0t\0e\0x\0t\0\n\0"),
+            &["utf-16.txt", "no text in UTF-8", "from byte 1 on", "convert"],
+        ),
+        (
             flag("input_files", "one.txt", "a single document\nof two lines\n"),
             &["one.txt", "single document"],
         ),
@@ -71,6 +75,12 @@ fn bad_input_is_refused_before_anything_is_written() {
     let long_loop = place.pretrain(&["--num_steps_per_epoch=2000000000", "--steps_per_loop=2000000000"]);
     assert_eq!(long_loop.code, Some(2), "{}", long_loop.stderr);
     assert!(long_loop.stderr.contains("steps_per_loop is 2000000000"), "{}", long_loop.stderr);
+    // Before any data is read.
+    let eval = format!("--eval_files={}", place.path("text.txt"));
+    let many = place.pretrain(&[&eval, "--num_eval_per_epoch=41", "--num_steps_per_epoch=40"]);
+    assert_eq!(many.code, Some(2), "{}", many.stderr);
+    assert!(many.stderr.contains("num_eval_per_epoch is 41"), "{}", many.stderr);
+    assert!(!many.stderr.contains("instances"), "{}", many.stderr);
 }
 
 fn numbers(count: usize) -> String {

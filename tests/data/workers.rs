@@ -1,9 +1,10 @@
 //! The data of several workers.
 
 use crate::instances::{documents, options};
+use std::ops::ControlFlow;
 use wgpu_bert::data::{
-    Batch, BatchLimits, Batcher, FeatureNames, Features, InstanceOptions, RecordSet, TrainingData,
-    create_instances, write_records,
+    Batch, BatchLimits, Batcher, Disk, FeatureNames, Features, InstanceOptions, RecordFile, RecordSet,
+    TrainingData, create_instances, write_records,
 };
 
 const LIMITS: BatchLimits = BatchLimits { vocab_size: 997, type_vocab_size: 2, max_position_embeddings: 64 };
@@ -25,7 +26,12 @@ fn workers_share_what_one_would_have() {
     let file = folder.path().join("a.tfrecord");
     std::fs::write(&file, write_records(&features, FeatureNames::V1)).unwrap();
     let in_memory = || TrainingData::from(features.clone());
-    let in_files = || TrainingData::from(RecordSet::open(std::slice::from_ref(&file), true, false).unwrap());
+    let in_files = || {
+        let (disk, files) = (Disk::at(folder.path()), vec![RecordFile::from(&file)]);
+        let mut progress = |_| ControlFlow::Continue(());
+        let records = RecordSet::open(files, true, false, &disk, &mut progress);
+        TrainingData::from(pollster::block_on(records).unwrap())
+    };
     let masked_anew = || in_memory().with_dynamic_masking(vocabulary, &options).unwrap();
     let sources: [&dyn Fn() -> TrainingData; 3] = [&in_memory, &in_files, &masked_anew];
     for data in sources {

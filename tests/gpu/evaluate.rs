@@ -1,5 +1,7 @@
 //! Evaluation: the reference's numbers, however the examples are dealt out to batches.
 
+use std::ops::ControlFlow;
+
 use wgpu_bert::checkpoint::{TensorFile, names::read_parameters};
 use wgpu_bert::data::{Error, TrainingData};
 use wgpu_bert::optimizer::OptimizerKind;
@@ -37,9 +39,10 @@ fn means_are_those_of_all_examples_together() {
         for batch_size in [1, 2, 5, 32] {
             let case = format!("{family:?}, {batch_size} at a time");
             let mut done = Vec::new();
-            let run = |features| evaluate(&device.gpu, &config, &weights, features, batch_size, |_| {});
-            let told =
-                evaluate(&device.gpu, &config, &weights, &features, batch_size, |count| done.push(count));
+            let told = evaluate(&device.gpu, &config, &weights, features.clone(), batch_size, |count| {
+                done.push(count);
+                ControlFlow::Continue(())
+            });
             let got = pollster::block_on(told).expect("evaluation");
             assert_eq!(
                 (got.instances, got.predictions, done.last()),
@@ -56,7 +59,10 @@ fn means_are_those_of_all_examples_together() {
             ] {
                 assert!((got - want).abs() < 2e-5, "{case}: {what} is {got}, not {want}");
             }
-            let got = pollster::block_on(run(&guessed)).expect("evaluation");
+            let again = evaluate(&device.gpu, &config, &weights, guessed.clone(), batch_size, |_| {
+                ControlFlow::Continue(())
+            });
+            let got = pollster::block_on(again).expect("evaluation");
             assert!((got.masked_lm_accuracy - 10.0 / f64::from(masked)).abs() < 1e-6, "{case}: {got:?}");
         }
     }
@@ -66,11 +72,15 @@ fn means_are_those_of_all_examples_together() {
     let is_next = |name: &str| name.starts_with("bert.pooler") || name.starts_with("cls.seq_relationship");
     let mut masks_only = weights.clone();
     masks_only.retain(|tensor| !is_next(&tensor.name));
-    let got = pollster::block_on(evaluate(&device.gpu, &config, &masks_only, &features, 3, |_| {}));
+    let got = pollster::block_on(evaluate(&device.gpu, &config, &masks_only, features.clone(), 3, |_| {
+        ControlFlow::Continue(())
+    }));
     let got = got.expect("evaluation");
     assert!((got.lm_example_loss - mlm_loss).abs() < 2e-5 && got.next_sentence_loss.is_none(), "{got:?}");
     masks_only[0].data.fill(f32::NAN);
-    let got = pollster::block_on(evaluate(&device.gpu, &config, &masks_only, &features, 3, |_| {}));
+    let got = pollster::block_on(evaluate(&device.gpu, &config, &masks_only, features.clone(), 3, |_| {
+        ControlFlow::Continue(())
+    }));
     assert!(matches!(got, Err(TrainError::NoLoss)), "{got:?}");
 }
 
@@ -142,7 +152,10 @@ fn evaluation_during_training_disturbs_nothing() {
                     !tensor.name.contains("pooler") && !tensor.name.contains("seq_relationship")
                 });
             }
-            let by_itself = evaluate(&device.gpu, &setting.options.config, &weights, &held_out, 4, |_| {});
+            let by_itself =
+                evaluate(&device.gpu, &setting.options.config, &weights, held_out.clone(), 4, |_| {
+                    ControlFlow::Continue(())
+                });
             let by_itself = pollster::block_on(by_itself).expect("evaluation");
             assert_eq!(during, by_itself, "after step {step}");
             alone.push((step, by_itself));

@@ -28,7 +28,7 @@ pub fn run(flags: CreatePretrainingDataFlags) -> Result<(), CliError> {
     let mut reporter = Reporter::new(|stage| match stage {
         Stage::Tokenizing => ("pass 1 of 3, text to tokens", "bytes"),
         Stage::Pairing => ("pass 2 of 3, sentences to examples", "sentences"),
-        Stage::Writing => ("pass 3 of 3, examples to files", "examples"),
+        Stage::Checking | Stage::Writing => ("pass 3 of 3, examples to files", "examples"),
     })?;
     let made =
         create_pretraining_data(sources, &tokenizer, &options, &mut |progress| reporter.progress(progress));

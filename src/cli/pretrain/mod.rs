@@ -57,6 +57,8 @@ pub fn run(flags: PretrainFlags, matches: &ArgMatches) -> Result<(), CliError> {
     let init = flags.model.init_checkpoint.as_deref().map(ImportSource::open).transpose()?;
     let software = strategy.adapter.kind == AdapterKind::Software;
     let mut args = arguments(flags, matches, init.as_ref(), software)?;
+    // Before any data is read.
+    args.options.check()?;
     for warning in &args.warnings {
         output::note(warning);
     }

@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 
 use wgpu_bert::checkpoint::CheckpointError;
 use wgpu_bert::data::{
-    self, Disk, Features, InstanceOptions, Stage, TextData, TextInstances, TextOptions, TextSource,
-    Tokenizer, TrainingData, Vocabulary, VocabularyOptions, count_words, training_data,
+    self, Disk, Features, InstanceOptions, TextData, TextSource, Tokenizer, TrainingData, Vocabulary,
+    VocabularyOptions, count_words,
 };
 
 use super::super::error::CliError;
 use super::super::examples::example;
 use super::super::input::{self, Input};
+use super::super::output;
 use super::super::text_progress::Reporter;
-use super::super::{default_threads, output};
 use super::record::checksum;
 use super::resolve::{PretrainArgs, VocabularySource};
 
@@ -35,7 +35,7 @@ pub fn prepare(args: &mut PretrainArgs) -> Result<Prepared, CliError> {
     let input = args.input_files.as_deref().map(input::find).transpose()?;
     let mut prepared = match input {
         None => of_text(vec![TextSource::Bundled], args)?,
-        Some(Input::Text(paths)) => of_text(paths.into_iter().map(TextSource::File).collect(), args)?,
+        Some(Input::Text(sources)) => of_text(sources, args)?,
         Some(Input::Records(paths)) => of_records(&paths, args)?,
     };
     if args.dynamic_masking {
@@ -43,25 +43,27 @@ pub fn prepare(args: &mut PretrainArgs) -> Result<Prepared, CliError> {
         prepared.data = prepared.data.with_dynamic_masking(vocabulary, &args.instances)?;
     }
     if let Some(names) = &args.eval_files {
-        let features = held_out(names, &prepared.tokenizer, args)?;
-        prepared.eval_checksum = Some(checksum(&features));
-        prepared.data = prepared.data.with_evaluation(features);
+        let mut held_out = held_out(names, &prepared.tokenizer, args)?;
+        prepared.eval_checksum = Some(checksum(&mut held_out)?);
+        prepared.data = prepared.data.with_evaluation(held_out);
     }
     Ok(prepared)
 }
 
 /// The examples of --eval_files. A text is gone through once: other masks would make no other text of it.
-fn held_out(names: &[String], tokenizer: &Tokenizer, args: &PretrainArgs) -> Result<Features, CliError> {
+fn held_out(names: &[String], tokenizer: &Tokenizer, args: &PretrainArgs) -> Result<TrainingData, CliError> {
     output::note("For evaluation:");
     match input::find(names)? {
-        Input::Text(paths) => {
+        Input::Text(sources) => {
             let options = InstanceOptions { dupe_factor: 1, ..args.instances.clone() };
-            input::of_text(&paths, tokenizer, &options)
+            Ok(input::of_text(sources, tokenizer, &options, &disk(args))?.instances.into())
         }
         Input::Records(paths) => {
             let next_sentence = args.options.use_next_sentence_label;
             let size = tokenizer.vocabulary().size();
-            input::of_records(&paths, next_sentence, args.given_shape, size, args.skip_bad_records)
+            let shape = args.given_shape;
+            Ok(input::of_records(&paths, next_sentence, shape, size, args.skip_bad_records, &disk(args))?
+                .into())
         }
     }
 }
@@ -76,15 +78,15 @@ fn of_text(sources: Vec<TextSource>, args: &mut PretrainArgs) -> Result<Prepared
         );
     }
     args.instances.check()?;
-    let text = TextOptions { documents_run_on: false, json_field: None, threads: default_threads() };
     let (vocabulary, origin) = match given_vocabulary(&args.vocabulary)? {
         Ok(given) => given,
         Err(size) => {
             output::note(format_args!("Training a vocabulary of up to {size} word pieces"));
             let mut reporter = Reporter::new(|_| ("words counted", "bytes"))?;
-            let words = pollster::block_on(count_words(sources.clone(), &text, &mut |progress| {
-                reporter.progress(progress)
-            }));
+            let words =
+                pollster::block_on(count_words(sources.clone(), &input::text_options(), &mut |progress| {
+                    reporter.progress(progress)
+                }));
             let options = VocabularyOptions {
                 size,
                 do_lower_case: args.do_lower_case,
@@ -95,19 +97,8 @@ fn of_text(sources: Vec<TextSource>, args: &mut PretrainArgs) -> Result<Prepared
         }
     };
     let tokenizer = tokenizer(args, vocabulary, origin)?;
-    let mut reporter = Reporter::new(|stage| match stage {
-        Stage::Tokenizing => ("text to tokens", "bytes"),
-        _ => ("sentences to examples", "sentences"),
-    })?;
-    // The disk that the run is written to has room; that of temporary files may be memory.
-    let folder = existing(&args.model_dir);
-    let disk = Disk::at(&folder);
-    let (options, most) = (&args.instances, TextInstances::IN_MEMORY);
-    let mut progress = |progress| reporter.progress(progress);
-    let made = training_data(sources, &tokenizer, options, &text, &disk, most, &mut progress);
-    let made = pollster::block_on(made);
-    let TextData { mut instances, report, undecodable, empty_files, checksum } = reporter.finish(made)?;
-    input::tell_text(&report, undecodable, empty_files);
+    let made = input::of_text(sources, &tokenizer, &args.instances, &disk(args))?;
+    let TextData { mut instances, checksum, .. } = made;
     show(&instances.features(0..EXAMPLES.min(instances.count()))?, &tokenizer);
     Ok(Prepared { tokenizer, data: instances.into(), checksum, eval_checksum: None })
 }
@@ -123,9 +114,9 @@ fn of_records(paths: &[PathBuf], args: &mut PretrainArgs) -> Result<Prepared, Cl
     };
     let tokenizer = tokenizer(args, vocabulary, name)?;
     let next_sentence = args.options.use_next_sentence_label;
-    let records = input::record_set(paths, next_sentence, args.given_shape, args.skip_bad_records)?;
-    // The model may have room for more.
-    records.check_vocabulary(tokenizer.vocabulary().size())?;
+    let size = tokenizer.vocabulary().size();
+    let (shape, disk) = (args.given_shape, disk(args));
+    let records = input::of_records(paths, next_sentence, shape, size, args.skip_bad_records, &disk)?;
     args.instances.max_seq_length = records.seq_length();
     args.instances.max_predictions_per_seq = records.predictions();
     show(records.examples(), &tokenizer);
@@ -159,6 +150,11 @@ fn show(examples: &Features, tokenizer: &Tokenizer) {
     for n in 0..examples.count().min(EXAMPLES) {
         output::note(example(examples, n, Some(tokenizer.vocabulary())));
     }
+}
+
+/// The disk that the run is written to has room; that of temporary files may be memory.
+fn disk(args: &PretrainArgs) -> Disk {
+    Disk::at(&existing(&args.model_dir))
 }
 
 /// The folder, or the one it will be in.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
-use wgpu_bert::data::Features;
+use wgpu_bert::data::{self, TrainingData};
 use wgpu_bert::model::config::BertConfig;
 use wgpu_bert::optimizer::{OnNan, OptimizerKind};
 use wgpu_bert::train::{RunRecord, TrainingCheckpoint};
@@ -11,6 +11,9 @@ use super::super::error::CliError;
 use super::super::output;
 use super::resolve::PretrainArgs;
 use super::resume::Found;
+
+/// Examples summed up at a time.
+const PART: usize = 1024;
 
 /// The record of a run on so many instances with this checksum. Its adapter is not known before the run starts.
 pub fn record(args: &PretrainArgs, instances: usize, checksum: String) -> RunRecord {
@@ -66,24 +69,27 @@ fn options(args: &PretrainArgs) -> Map<String, Value> {
     serde_json::from_str(&object.to_string()).unwrap_or_default()
 }
 
-/// Of examples that are all in memory.
-pub fn checksum(features: &Features) -> String {
+/// Of all examples, masks included.
+pub fn checksum(data: &mut TrainingData) -> Result<String, data::Error> {
     let mut hash = Sha256::new();
-    for number in [features.seq_length, features.predictions, features.count()] {
+    for number in [data.seq_length(), data.predictions(), data.count()] {
         hash.update((number as u64).to_le_bytes());
     }
-    for numbers in [
-        &features.input_ids,
-        &features.input_mask,
-        &features.segment_ids,
-        &features.masked_lm_positions,
-        &features.masked_lm_ids,
-        &features.next_sentence_labels,
-    ] {
-        numbers.iter().for_each(|number| hash.update(number.to_le_bytes()));
+    for first in (0..data.count()).step_by(PART) {
+        let part = data.in_order(first..data.count().min(first + PART))?;
+        for numbers in [
+            &part.input_ids,
+            &part.input_mask,
+            &part.segment_ids,
+            &part.masked_lm_positions,
+            &part.masked_lm_ids,
+            &part.next_sentence_labels,
+        ] {
+            numbers.iter().for_each(|number| hash.update(number.to_le_bytes()));
+        }
+        part.masked_lm_weights.iter().for_each(|weight| hash.update(weight.to_le_bytes()));
     }
-    features.masked_lm_weights.iter().for_each(|weight| hash.update(weight.to_le_bytes()));
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Refuses another model, and what has changed unless that is confirmed; tells of another adapter.

@@ -41,8 +41,10 @@ pub use count::count_words;
 #[cfg(not(target_family = "wasm"))]
 pub use create::{Generated, GeneratorOptions, create_pretraining_data};
 pub use disk::Disk;
+pub(super) use spill::Spill;
 #[cfg(not(target_family = "wasm"))]
 pub use survey::{TextSurvey, survey_text};
+pub(super) use text::Counted;
 pub use text::TextSource;
 pub use training::{TextData, TextInstances, training_data};
 
@@ -79,6 +81,8 @@ pub struct TextOptions {
 /// A pass over the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
+    /// Records are looked through. Counts bytes.
+    Checking,
     /// Text becomes ids. Counts bytes.
     Tokenizing,
     /// Documents become instances. Counts sentences.

@@ -7,7 +7,7 @@ use std::io;
 /// A file is written in pieces of this size; fewer bytes stay in memory.
 const PIECE: usize = 1 << 20;
 
-pub(super) struct Spill {
+pub(in crate::data) struct Spill {
     /// Where a file is made if it must be.
     disk: Disk,
     file: Option<DiskFile>,
@@ -18,15 +18,15 @@ pub(super) struct Spill {
 }
 
 impl Spill {
-    pub(super) fn new(disk: &Disk) -> Self {
+    pub(in crate::data) fn new(disk: &Disk) -> Self {
         Self { disk: disk.clone(), file: None, flushed: 0, tail: Vec::new() }
     }
 
-    pub(super) fn len(&self) -> u64 {
+    pub(in crate::data) fn len(&self) -> u64 {
         self.flushed + self.tail.len() as u64
     }
 
-    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
+    pub(in crate::data) fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.tail.extend_from_slice(bytes);
         if self.tail.len() >= PIECE {
             self.flush().map_err(|error| self.disk.failed(error))?;
@@ -47,7 +47,7 @@ impl Spill {
     }
 
     /// Fills `into` with the bytes from `at` on, which must have been appended.
-    pub(super) fn read_at(&self, at: u64, into: &mut [u8]) -> Result<(), Error> {
+    pub(in crate::data) fn read_at(&self, at: u64, into: &mut [u8]) -> Result<(), Error> {
         let in_file = self.flushed.saturating_sub(at).min(into.len() as u64) as usize;
         let (from_file, from_tail) = into.split_at_mut(in_file);
         if let Some(file) = &self.file {

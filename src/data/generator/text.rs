@@ -4,7 +4,7 @@
 use crate::data::corpus::BUNDLED;
 #[cfg(target_family = "wasm")]
 use crate::data::host::HostFile;
-use crate::data::{Error, holds_records};
+use crate::data::{Error, holds_records, no_text};
 use flate2::bufread::MultiGzDecoder;
 use std::io::{self, BufRead, BufReader, Read};
 use std::sync::Arc;
@@ -207,6 +207,9 @@ impl Open {
                 })
             }
             Ok(()) => {
+                if self.next_line == 1 {
+                    no_text::check(&self.origin, &bytes)?;
+                }
                 self.next_line += count_lines(&bytes);
                 Ok(bytes)
             }
@@ -227,9 +230,9 @@ fn count_lines(bytes: &[u8]) -> u64 {
 }
 
 /// Adds up what is read.
-struct Counted<R> {
-    reader: R,
-    read: Arc<AtomicU64>,
+pub(in crate::data) struct Counted<R> {
+    pub(in crate::data) reader: R,
+    pub(in crate::data) read: Arc<AtomicU64>,
 }
 
 impl<R: Read> Read for Counted<R> {

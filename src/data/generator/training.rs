@@ -8,15 +8,19 @@ use super::disk::Disk;
 use super::ids::IdWidth;
 use super::shuffle::{Scratch, Shuffler, sorted};
 use super::text::Counters;
-use super::{GeneratorProgress, TextOptions, TextSource, entry_width, pair, tell, tokenize};
+use super::{GeneratorProgress, Stage, Tell, TextOptions, TextSource, entry_width, pair, tell, tokenize};
+use crate::data::instances::Visits;
 use crate::data::training_data::InstanceSource;
 use crate::data::{
-    BatchLimits, DataReport, Error, Features, InstanceOptions, Instances, PythonRandom, Tokenizer,
-    TrainingData, UnigramBaseline,
+    BatchLimits, DataReport, Documents, Error, Features, InstanceOptions, Instances, PythonRandom, Tokenizer,
+    TrainingData, Turns, UnigramBaseline,
 };
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// Documents visited between two reports.
+const PAUSE: usize = 8;
 
 /// Text as instances to train on.
 pub struct TextData {
@@ -99,7 +103,7 @@ pub async fn training_data(
     options.check_pairs(store.documents, store.sentences, &origin)?;
     let (report, instances) = match store.kept_tokens(options) <= most {
         true => {
-            let instances = Instances::make(&store.load(origin)?, tokenizer.vocabulary(), options)?;
+            let instances = make(&store.load(origin)?, tokenizer, options, &mut tell).await?;
             let random_next = (0..instances.count()).filter(|&n| instances.view(n).is_random_next).count();
             let report = store.report(instances.count() as u64, random_next as u64);
             (report, TextInstances::InMemory(instances.into()))
@@ -128,6 +132,25 @@ pub async fn training_data(
         #[cfg(not(target_family = "wasm"))]
         checksum: store.checksum()?,
     })
+}
+
+/// Makes the instances in memory; others have their turn between two documents.
+async fn make(
+    documents: &Documents,
+    tokenizer: &Tokenizer,
+    options: &InstanceOptions,
+    tell: Tell<'_>,
+) -> Result<Instances, Error> {
+    let sentences: usize = documents.documents.iter().map(Vec::len).sum();
+    let (mut visits, mut turns) = (Visits::new(documents, tokenizer.vocabulary(), options)?, Turns::new());
+    while visits.one()? {
+        if visits.done().is_multiple_of(PAUSE) || visits.done() == visits.total() {
+            let done = sentences as f64 * visits.done() as f64 / visits.total() as f64;
+            tell(Stage::Pairing, done as u64, Some(sentences as u64))?;
+            turns.give().await;
+        }
+    }
+    visits.into_instances()
 }
 
 /// Instances on a [`Disk`], in buckets, each of which is a random part of them. An epoch takes the buckets in random order, and the
@@ -241,7 +264,7 @@ impl InstanceSource for OnDisk {
         Ok(())
     }
 
-    fn take(&mut self, range: Range<usize>, seed: u64) -> Result<Features, Error> {
-        self.read(range, Some(seed))
+    fn take(&mut self, range: Range<usize>, seed: Option<u64>) -> Result<Features, Error> {
+        self.read(range, seed)
     }
 }

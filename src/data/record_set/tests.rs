@@ -4,7 +4,16 @@ use super::*;
 use crate::data::{FeatureNames, write_records};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use std::io::Write;
+use std::path::PathBuf;
 use tempfile::TempDir;
+
+fn open(files: &[PathBuf], skip_bad: bool) -> Result<RecordSet, Error> {
+    let disk = Disk::at(&std::env::temp_dir());
+    let files = files.iter().map(RecordFile::from).collect();
+    let mut progress = |_| ControlFlow::Continue(());
+    pollster::block_on(RecordSet::open(files, true, skip_bad, &disk, &mut progress))
+}
 
 /// Instances of two tokens, the first of which is their number.
 fn numbered(numbers: Range<u32>) -> Features {
@@ -52,39 +61,42 @@ fn an_epoch_has_every_instance_once_wherever_it_starts() {
         write(&folder, "c.tfrecord", &numbered(1700..1701)),
         write(&folder, "d.tfrecord.gz", &numbered(1701..2001)),
     ];
-    let open = || {
-        let mut set = RecordSet::open(&files, true, false).unwrap();
+    let small = || {
+        let mut set = open(&files, false).unwrap();
         // Four blocks: eight windows and a rest.
         set.window_bytes = 0;
         set
     };
-    let mut set = open();
+    let mut set = small();
     assert_eq!((set.count(), set.seq_length(), set.predictions(), set.random_next()), (2001, 2, 1, 2001));
     assert_eq!(numbers(set.examples()), [0, 1, 2]);
     assert_eq!(set.unigram_baseline(3).log_frequencies()[1], (668.0f64 / 2004.0).ln() as f32);
 
-    let epoch = numbers(&set.take(0..2001, 7).unwrap());
+    let epoch = numbers(&set.take(0..2001, Some(7)).unwrap());
     let mut sorted = epoch.clone();
     sorted.sort_unstable();
     assert!(sorted.into_iter().eq(0..2001));
     // Any part of it is the same, asked for in any order.
     for range in [1500..1600, 0..10, 240..275, 2000..2001, 3..2001] {
-        assert_eq!(numbers(&open().take(range.clone(), 7).unwrap()), epoch[range.clone()]);
-        assert_eq!(numbers(&set.take(range.clone(), 7).unwrap()), epoch[range]);
+        assert_eq!(numbers(&small().take(range.clone(), Some(7)).unwrap()), epoch[range.clone()]);
+        assert_eq!(numbers(&set.take(range.clone(), Some(7)).unwrap()), epoch[range]);
     }
-    let other = numbers(&set.take(0..2001, 8).unwrap());
+    // Without a seed it is as in the files.
+    assert!(numbers(&set.take(0..2001, None).unwrap()).into_iter().eq(0..2001));
+    assert_eq!(numbers(&small().take(1690..1710, None).unwrap()), (1690..1710).collect::<Vec<_>>());
+    let other = numbers(&set.take(0..2001, Some(8)).unwrap());
     assert_ne!(other, epoch);
     // A window has instances of several places of several files, mixed.
     let first: Vec<u32> = epoch[..200].iter().map(|n| n / 64).collect();
     assert!(first.chunk_by(|a, b| a == b).count() > 100, "{first:?}");
 
-    let other_files = RecordSet::open(&files[..3], true, false).unwrap();
+    let other_files = open(&files[..3], false).unwrap();
     assert_ne!(other_files.checksum(), set.checksum());
-    assert_eq!(open().checksum(), set.checksum());
+    assert_eq!(small().checksum(), set.checksum());
 }
 
 fn error(files: &[PathBuf], skip_bad: bool) -> String {
-    RecordSet::open(files, true, skip_bad).err().expect("a bad file").to_string()
+    open(files, skip_bad).err().expect("a bad file").to_string()
 }
 
 #[test]
@@ -109,15 +121,15 @@ fn what_is_wrong_is_told_by_file_and_record() {
     std::fs::write(&damaged, &bytes).unwrap();
     let told = error(&[good.clone(), damaged.clone()], false);
     assert!(told.contains("damaged.tfrecord: record 5"), "{told}");
-    let mut set = RecordSet::open(&[good.clone(), damaged], true, true).unwrap();
+    let mut set = open(&[good.clone(), damaged], true).unwrap();
     assert_eq!((set.count(), set.skipped().count), (199, 1));
-    assert_eq!(numbers(&set.take(0..199, 1).unwrap()).len(), 199);
+    assert_eq!(numbers(&set.take(0..199, Some(1)).unwrap()).len(), 199);
 
     // Record 107 is number 7 of its file.
     let mut strange = numbered(100..200);
     strange.input_ids[2 * 7 + 1] = 4000;
     let strange = write(&folder, "strange.tfrecord", &strange);
-    let set = RecordSet::open(&[good.clone(), strange], true, false).unwrap();
+    let set = open(&[good.clone(), strange], false).unwrap();
     assert!(set.check(&limits(4001)).is_ok());
     let told = set.check(&limits(4000)).unwrap_err().to_string();
     assert!(told.contains("strange.tfrecord, record 7 (from 0): input_ids[1] is 4000"), "{told}");
@@ -129,9 +141,9 @@ fn what_is_wrong_is_told_by_file_and_record() {
     assert!(told.contains("heavy.tfrecord, record 2 (from 0): masked_lm_weights[0] is NaN"), "{told}");
 
     // Changed behind its back.
-    let mut set = RecordSet::open(std::slice::from_ref(&good), true, false).unwrap();
+    let mut set = open(std::slice::from_ref(&good), false).unwrap();
     std::fs::write(&good, b"other content").unwrap();
-    let told = set.take(0..1, 1).unwrap_err().to_string();
+    let told = set.take(0..1, Some(1)).unwrap_err().to_string();
     assert!(told.contains("good.tfrecord: the file was changed since training started"), "{told}");
 }
 

@@ -97,6 +97,7 @@ fn an_epoch_on_disk_has_every_instance_once_wherever_it_starts() {
         // In their order, too.
         assert_eq!(rows(&made_once.instances.features(0..count).unwrap()), rows(&records));
         assert_eq!(rows(&made_once.instances.features(5..9).unwrap()), rows(&records)[5..9]);
+        assert_eq!(rows(&whole.in_order(0..count).unwrap()), rows(&records));
         assert_eq!(sorted_rows(&whole.batch(0, count, 5).unwrap()), sorted_rows(&records));
         let vocab_size = tokenizer.vocabulary().size();
         assert_eq!(whole.unigram_baseline(vocab_size), UnigramBaseline::new(&records, vocab_size));
