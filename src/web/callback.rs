@@ -3,11 +3,11 @@
 use serde::Serialize;
 use wasm_bindgen::prelude::*;
 
-use super::event::RunEvent;
+use super::event::{EvaluationView, RunEvent};
 use super::pretrain::{Command, Conductor, answer};
 use super::to_js;
 use crate::data::Tokenizer;
-use crate::train::{Callback, CallbackFuture, CallbackPoint, Control, Running};
+use crate::train::{Callback, CallbackFuture, CallbackPoint, Control, Logs, Running};
 
 /// All callbacks of a run.
 pub struct PageCallbacks<'a> {
@@ -26,11 +26,26 @@ enum PointView {
     #[serde(rename = "onBatchBegin")]
     BatchBegin { step: u64 },
     #[serde(rename = "onBatchEnd")]
-    BatchEnd { step: u64, logs: RunEvent },
+    BatchEnd { step: u64, logs: LogsView },
     #[serde(rename = "onEpochEnd")]
-    EpochEnd { epoch: u64, logs: RunEvent },
+    EpochEnd { epoch: u64, logs: LogsView },
     #[serde(rename = "onTrainEnd")]
     TrainEnd,
+}
+
+/// A `progress` event, and the evaluation that came with it.
+#[derive(Serialize)]
+struct LogsView {
+    #[serde(flatten)]
+    progress: RunEvent,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    evaluation: Option<EvaluationView>,
+}
+
+impl From<Logs> for LogsView {
+    fn from(Logs { progress, evaluation }: Logs) -> Self {
+        Self { progress: progress.into(), evaluation: evaluation.map(Into::into) }
+    }
 }
 
 impl From<CallbackPoint> for PointView {
@@ -39,8 +54,8 @@ impl From<CallbackPoint> for PointView {
             CallbackPoint::TrainBegin => Self::TrainBegin,
             CallbackPoint::EpochBegin { epoch } => Self::EpochBegin { epoch },
             CallbackPoint::BatchBegin { step } => Self::BatchBegin { step },
-            CallbackPoint::BatchEnd { step, logs } => Self::BatchEnd { step, logs: logs.progress.into() },
-            CallbackPoint::EpochEnd { epoch, logs } => Self::EpochEnd { epoch, logs: logs.progress.into() },
+            CallbackPoint::BatchEnd { step, logs } => Self::BatchEnd { step, logs: logs.into() },
+            CallbackPoint::EpochEnd { epoch, logs } => Self::EpochEnd { epoch, logs: logs.into() },
             CallbackPoint::TrainEnd => Self::TrainEnd,
         }
     }

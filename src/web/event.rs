@@ -4,16 +4,22 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::data::DataReport;
-use crate::train::{Progress, Started};
+use crate::data::{DataReport, RecordSet, Skipped};
+use crate::train::{Evaluation, Progress, Started};
 
 /// One thing told; `kind` says which.
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", rename_all_fields = "camelCase")]
 pub enum RunEvent {
     Data {
+        purpose: Purpose,
         #[serde(flatten)]
         report: DataView,
+    },
+    Records {
+        purpose: Purpose,
+        #[serde(flatten)]
+        report: RecordsView,
     },
     Compiling {
         done: usize,
@@ -45,6 +51,16 @@ pub enum RunEvent {
         tokens_per_second: f64,
         elapsed_seconds: f64,
     },
+    Evaluating {
+        step: u64,
+        done: usize,
+        instances: usize,
+    },
+    Evaluation {
+        step: u64,
+        #[serde(flatten)]
+        evaluation: EvaluationView,
+    },
     Notice {
         message: String,
     },
@@ -57,6 +73,74 @@ pub enum RunEvent {
         step: u64,
         stopped: bool,
     },
+}
+
+/// What examples are for.
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Purpose {
+    Training,
+    Evaluation,
+}
+
+/// How well a model guesses.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EvaluationView {
+    instances: usize,
+    predictions: f64,
+    loss: f64,
+    lm_example_loss: f64,
+    perplexity: f64,
+    masked_lm_accuracy: f64,
+    /// Absent without the task, as its accuracy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_sentence_loss: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_sentence_accuracy: Option<f64>,
+}
+
+impl From<Evaluation> for EvaluationView {
+    fn from(evaluation: Evaluation) -> Self {
+        Self {
+            instances: evaluation.instances,
+            predictions: evaluation.predictions,
+            loss: evaluation.loss(),
+            lm_example_loss: evaluation.lm_example_loss,
+            perplexity: evaluation.perplexity(),
+            masked_lm_accuracy: evaluation.masked_lm_accuracy,
+            next_sentence_loss: evaluation.next_sentence_loss,
+            next_sentence_accuracy: evaluation.next_sentence_accuracy,
+        }
+    }
+}
+
+/// What files of records amount to.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RecordsView {
+    instances: usize,
+    max_seq_length: usize,
+    max_predictions_per_seq: usize,
+    random_next_share: f64,
+    skipped: usize,
+    /// For a person, a sentence each.
+    warnings: Vec<String>,
+}
+
+impl RecordsView {
+    pub fn new(records: &RecordSet) -> Self {
+        let Skipped { count, first } = records.skipped();
+        let left_out = |first| format!("{count} bad records were left out; the first: {first}");
+        Self {
+            instances: records.count(),
+            max_seq_length: records.seq_length(),
+            max_predictions_per_seq: records.predictions(),
+            random_next_share: records.random_next() as f64 / records.count().max(1) as f64,
+            skipped: *count,
+            warnings: first.iter().map(left_out).collect(),
+        }
+    }
 }
 
 /// What the text amounts to.

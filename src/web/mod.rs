@@ -10,6 +10,7 @@ mod model;
 mod options;
 mod panic;
 mod plan;
+mod prepare;
 mod pretrain;
 mod rejection;
 mod resolve;

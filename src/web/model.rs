@@ -12,16 +12,22 @@ use zip::result::ZipResult;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
+use super::event::EvaluationView;
 use super::guesses::GuessesView;
-use super::options::from_js;
+use super::options::{EvaluationOptions, from_js};
+use super::prepare::RecordsWanted;
 use super::resolve::resolve;
 use super::survey::derive;
+use super::text::Reading;
 use super::{Rejection, to_js};
 use crate::checkpoint::{ModelFolder, names};
-use crate::data::{Tokenizer, Vocabulary};
+use crate::data::{InstanceOptions, Tokenizer, TrainingData, Vocabulary};
 use crate::gpu::{DeviceOptions, Gpu};
 use crate::model::config::BertConfig;
-use crate::train::{Predictor, Snapshot};
+use crate::train::{Predictor, Snapshot, evaluate};
+
+/// Examples evaluated at once where nothing is said.
+const EVAL_BATCH_SIZE: usize = 32;
 
 /// A file: its name, for messages, and its bytes.
 #[derive(Deserialize)]
@@ -65,6 +71,37 @@ impl Model {
         Ok(gpu)
     }
 
+    /// Those of a text, or of records.
+    async fn examples(
+        &self,
+        reading: &Reading,
+        options: &EvaluationOptions,
+    ) -> Result<TrainingData, Rejection> {
+        let next_sentence =
+            self.folder.tensors.iter().any(|tensor| tensor.name.starts_with("cls.seq_relationship."));
+        if reading.holds_records() {
+            let shape = (options.max_seq_length, options.max_predictions_per_seq);
+            let skip_bad = options.skip_bad_records.unwrap_or(false);
+            let wanted = RecordsWanted { next_sentence, skip_bad, shape };
+            return Ok(reading.records(&wanted, self.tokenizer.vocabulary()).await?.into());
+        }
+        let reference = InstanceOptions::default();
+        let most = self.folder.config.max_position_embeddings;
+        let wanted = InstanceOptions {
+            max_seq_length: options.max_seq_length.unwrap_or(reference.max_seq_length.min(most)),
+            max_predictions_per_seq: options
+                .max_predictions_per_seq
+                .unwrap_or(reference.max_predictions_per_seq),
+            dupe_factor: 1,
+            random_seed: options.seed.unwrap_or(reference.random_seed),
+            use_next_sentence_label: next_sentence,
+            ..reference
+        };
+        let (instances, _) =
+            reading.make_examples(&self.tokenizer, &wanted, options.max_tokens_in_memory).await?;
+        Ok(instances.into())
+    }
+
     async fn guesses(&self, text: &str, top_k: usize) -> Result<GuessesView, Rejection> {
         let gpu = self.gpu().await?;
         let ModelFolder { config, tensors, .. } = &self.folder;
@@ -100,6 +137,23 @@ impl Model {
     #[wasm_bindgen(js_name = fillMask)]
     pub async fn fill_mask(&self, text: String, top_k: usize) -> Result<JsValue, JsValue> {
         Ok(to_js(&self.guesses(&text, top_k).await?)?)
+    }
+
+    /// `evaluate(reading, options)`: losses and accuracies over all examples of a text or records.
+    ///
+    /// # Errors
+    /// An `OptionError` that names the option; a `TextError`, a `RecordsError`, an `AbortError`; a `StrategyError` where there
+    /// is no device, a `DeviceError` when it fails.
+    pub async fn evaluate(&self, reading: Reading, options: JsValue) -> Result<JsValue, JsValue> {
+        let options: EvaluationOptions = from_js(options)?;
+        let data = self.examples(&reading, &options).await?;
+        let gpu = self.gpu().await?;
+        let batch_size = options.batch_size.unwrap_or(EVAL_BATCH_SIZE);
+        let ModelFolder { config, tensors, .. } = &self.folder;
+        let instances = data.count() as u64;
+        let told = |done| reading.tell("evaluation", done as u64, Some(instances));
+        let evaluation = evaluate(&gpu, config, tensors, data, batch_size, told).await;
+        Ok(to_js(&EvaluationView::from(evaluation.map_err(Rejection::from)?))?)
     }
 
     /// `exportHuggingFace()`: the files that Hugging Face reads, in a zip archive. Weights do not get smaller by

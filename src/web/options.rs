@@ -65,6 +65,9 @@ pub struct RunOptions {
     #[serde(deserialize_with = "positive")]
     pub steps_per_epoch: Option<usize>,
     #[serde(deserialize_with = "positive")]
+    pub num_eval_per_epoch: Option<usize>,
+    pub skip_bad_records: Option<bool>,
+    #[serde(deserialize_with = "positive")]
     pub steps_per_loop: Option<usize>,
     pub recompute: Option<bool>,
     pub kernels: Option<Kernels>,
@@ -132,6 +135,23 @@ pub enum Kernels {
     Workgroup,
 }
 
+/// What `Model.evaluate` can be asked.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct EvaluationOptions {
+    #[serde(deserialize_with = "positive")]
+    pub batch_size: Option<usize>,
+    #[serde(deserialize_with = "positive")]
+    pub max_seq_length: Option<usize>,
+    #[serde(deserialize_with = "positive")]
+    pub max_predictions_per_seq: Option<usize>,
+    #[serde(deserialize_with = "seed")]
+    pub seed: Option<u64>,
+    #[serde(deserialize_with = "positive")]
+    pub max_tokens_in_memory: Option<usize>,
+    pub skip_bad_records: Option<bool>,
+}
+
 /// What `trainVocabulary` can be asked.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -197,6 +217,19 @@ impl RunOptions {
             seed: self.seed,
             ..InstanceChoices::default()
         }
+    }
+
+    /// Options given that have nothing to act on where examples are made already.
+    pub fn for_text(&self) -> Option<&'static str> {
+        let given = [
+            ("vocabSize", self.vocab_size.is_some()),
+            ("maskedLmProb", self.masked_lm_prob.is_some()),
+            ("shortSeqProb", self.short_seq_prob.is_some()),
+            ("dupeFactor", self.dupe_factor.is_some()),
+            ("firstSegmentTokens", self.first_segment_tokens.is_some()),
+            ("doWholeWordMask", self.do_whole_word_mask.is_some()),
+        ];
+        given.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
     }
 
     pub fn optimizer(&self) -> OptimizerChoices {

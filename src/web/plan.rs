@@ -76,6 +76,7 @@ pub async fn measure_step(strategy: Option<String>, options: JsValue) -> Result<
 pub(super) fn without_text(options: JsValue) -> Result<Resolved, Rejection> {
     let mut run = resolve(from_js(options)?)?;
     run.instances.check()?;
+    run.check_positions()?;
     run.options.config.vocab_size = match &run.vocabulary {
         VocabularySource::Given(text) => Vocabulary::parse(text, "vocabulary")?.size(),
         VocabularySource::Trained(size) => *size,

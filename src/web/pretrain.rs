@@ -7,15 +7,15 @@ use serde_bytes::ByteBuf;
 use wasm_bindgen::prelude::*;
 
 use super::callback::PageCallbacks;
-use super::event::{DataView, RunEvent};
+use super::event::RunEvent;
 use super::guesses::{ExampleView, GuessesView};
 use super::model::Model;
 use super::options::from_js;
+use super::prepare::prepare;
 use super::resolve::{Resolved, VocabularySource, resolve};
 use super::survey::derive;
-use super::text::Reading;
 use super::{Rejection, to_js};
-use crate::data::{TextInstances, Tokenizer};
+use crate::data::{Tokenizer, TrainingData};
 use crate::strategy::Strategy;
 use crate::train::{
     Callback, Compiling, Control, Event, PretrainRun, Running, Snapshot, TrainError, Trained,
@@ -30,9 +30,13 @@ extern "C" {
     #[wasm_bindgen(method, catch)]
     async fn prepare(this: &Conductor) -> Result<JsValue, JsValue>;
 
-    /// The text: a [`Reading`].
+    /// What the run learns from: a [`Reading`](super::text::Reading).
     #[wasm_bindgen(method, catch)]
-    async fn text(this: &Conductor) -> Result<JsValue, JsValue>;
+    pub async fn source(this: &Conductor) -> Result<JsValue, JsValue>;
+
+    /// What it is evaluated on: likewise, or `undefined`.
+    #[wasm_bindgen(method, catch)]
+    pub async fn evaluation(this: &Conductor) -> Result<JsValue, JsValue>;
 
     /// Everything is known to be right; this is the vocabulary.
     #[wasm_bindgen(method, catch)]
@@ -88,6 +92,9 @@ struct Setup {
 struct Kept {
     step: u64,
     elapsed_seconds: f64,
+    /// Was the evaluation made that is due after this step?
+    #[serde(default)]
+    evaluated: bool,
     bytes: ByteBuf,
 }
 
@@ -116,7 +123,7 @@ pub enum Command {
 ///
 /// # Errors
 /// A `StrategyError` when `strategy`, a strategy's kind, is none or cannot be had; an `OptionError` that names the
-/// option; a `TextError`; a `DeviceError`; a `DivergedError`.
+/// option; a `TextError`; a `RecordsError`; a `DeviceError`; a `DivergedError`.
 #[wasm_bindgen(js_name = runBertPretrain)]
 pub async fn run_bert_pretrain(strategy: Option<String>, conductor: Conductor) -> Result<Model, JsValue> {
     let strategy = strategy.as_deref();
@@ -126,13 +133,12 @@ pub async fn run_bert_pretrain(strategy: Option<String>, conductor: Conductor) -
     if let Some(text) = setup.vocabulary {
         run.vocabulary = VocabularySource::Given(text);
     }
-    let (tokenizer, instances, report) = prepare(&mut run, &conductor.text().await?.unchecked_into()).await?;
-    tell(&conductor, &RunEvent::Data { report })?;
+    let (tokenizer, data) = prepare(&mut run, &conductor).await?;
     conductor.begin(&tokenizer.vocabulary().to_text()).await?;
 
     let callbacks =
         setup.has_callbacks.then_some(PageCallbacks { conductor: &conductor, tokenizer: &tokenizer });
-    let trained = train(&strategy, &run, instances, &tokenizer, &conductor, callbacks).await?;
+    let trained = train(&strategy, &run, data, &tokenizer, &conductor, callbacks).await?;
     let Trained { tensors, steps, stopped, .. } = trained;
     tell(&conductor, &RunEvent::Done { step: steps, stopped })?;
     Ok(Model::new(run.into_folder(tensors, &tokenizer), tokenizer))
@@ -142,16 +148,16 @@ pub async fn run_bert_pretrain(strategy: Option<String>, conductor: Conductor) -
 async fn train(
     strategy: &Strategy,
     run: &Resolved,
-    instances: TextInstances,
+    data: TrainingData,
     tokenizer: &Tokenizer,
     conductor: &Conductor,
     mut callbacks: Option<PageCallbacks<'_>>,
 ) -> Result<Trained, JsValue> {
     let start = match kept(conductor)? {
-        Some(Kept { step, elapsed_seconds, bytes }) => {
+        Some(Kept { step, elapsed_seconds, evaluated, bytes }) => {
             let elapsed = Duration::try_from_secs_f64(elapsed_seconds).unwrap_or_default();
             let snapshot = Snapshot::from_safetensors(step, elapsed, &bytes, "the snapshot");
-            Some(snapshot.map_err(Rejection::from)?)
+            Some(Snapshot { evaluated, ..snapshot.map_err(Rejection::from)? })
         }
         None => None,
     };
@@ -167,9 +173,13 @@ async fn train(
             Event::Suspicious(suspicion) => Some(RunEvent::Notice { message: suspicion.to_string() }),
             Event::DeviceLost { step, message } => Some(RunEvent::device_lost(*step, message)),
             Event::DeviceAwaited { why, after } => Some(RunEvent::device_awaited(why, *after)),
-            Event::Compiling(_) | Event::Evaluating { .. } | Event::Evaluated(_) | Event::Ended => {
-                return Control::Continue;
+            Event::Evaluating { done, instances } => {
+                Some(RunEvent::Evaluating { step: running.step(), done: *done, instances: *instances })
             }
+            Event::Evaluated(evaluation) => {
+                Some(RunEvent::Evaluation { step: running.step(), evaluation: (*evaluation).into() })
+            }
+            Event::Compiling(_) | Event::Ended => return Control::Continue,
         };
         let has_device = !matches!(event, Event::DeviceLost { .. } | Event::DeviceAwaited { .. });
         let obeyed = async {
@@ -198,8 +208,7 @@ async fn train(
         // It cannot fail for numbers and texts.
         let _ = tell(conductor, &told);
     };
-    let prepared =
-        PretrainRun::prepare(Some(strategy), &run.options, instances, start.as_ref(), preparing).await;
+    let prepared = PretrainRun::prepare(Some(strategy), &run.options, data, start.as_ref(), preparing).await;
     drop(start);
     let mut callbacks: Vec<_> =
         callbacks.iter_mut().map(|callbacks| callbacks as &mut dyn Callback).collect();
@@ -212,27 +221,7 @@ fn kept(conductor: &Conductor) -> Result<Option<Kept>, JsValue> {
     Ok(serde_wasm_bindgen::from_value(conductor.kept())?)
 }
 
-/// Read the text and make examples. The model gets as many words as the vocabulary has.
-async fn prepare(
-    run: &mut Resolved,
-    text: &Reading,
-) -> Result<(Tokenizer, TextInstances, DataView), Rejection> {
-    let vocabulary = run.vocabulary.vocabulary(text, run.do_lower_case).await?;
-    run.options.config.vocab_size = vocabulary.size();
-    let tokenizer = Tokenizer::new(vocabulary, run.do_lower_case);
-    let (instances, mut report) =
-        text.make_examples(&tokenizer, &run.instances, run.max_tokens_in_memory).await?;
-    let schedule = &run.options.schedule;
-    if schedule.never_leaves_warmup() {
-        let (steps, warmup, rate) = (schedule.total_steps, schedule.warmup_steps, schedule.init_lr);
-        report.warnings.push(format!(
-            "All {steps} steps lie within the warm-up of {warmup}, so the learning rate never reaches {rate}."
-        ));
-    }
-    Ok((tokenizer, instances, report))
-}
-
-fn tell(conductor: &Conductor, event: &RunEvent) -> Result<(), JsValue> {
+pub fn tell(conductor: &Conductor, event: &RunEvent) -> Result<(), JsValue> {
     conductor.tell(to_js(event)?);
     Ok(())
 }
@@ -280,12 +269,13 @@ pub async fn answer(
 
 async fn snapshot(running: &Running<'_>) -> Result<JsValue, Rejection> {
     let snapshot = running.snapshot().await?;
-    let (step, elapsed_seconds) = (snapshot.step, snapshot.elapsed.as_secs_f64());
+    let (step, elapsed_seconds, evaluated) =
+        (snapshot.step, snapshot.elapsed.as_secs_f64(), snapshot.evaluated);
     if !snapshot.is_finite() {
         return Err(TrainError::BadWeights { step }.into());
     }
     // As `Uint8Array`, which `to_js` does not make.
-    let kept = Kept { step, elapsed_seconds, bytes: ByteBuf::from(snapshot.into_safetensors()?) };
+    let kept = Kept { step, elapsed_seconds, evaluated, bytes: ByteBuf::from(snapshot.into_safetensors()?) };
     Ok(kept.serialize(&serde_wasm_bindgen::Serializer::new())?)
 }
 

@@ -23,6 +23,11 @@ pub struct Resolved {
     pub do_lower_case: bool,
     /// Examples with more tokens do not stay in memory.
     pub max_tokens_in_memory: Option<usize>,
+    pub skip_bad_records: bool,
+    /// S and M, where they are given.
+    pub given_shape: (Option<usize>, Option<usize>),
+    /// An option given that has nothing to act on where examples are made already.
+    pub for_text: Option<&'static str>,
 }
 
 pub enum VocabularySource {
@@ -42,6 +47,17 @@ impl VocabularySource {
 }
 
 impl Resolved {
+    /// Has the model room for the examples made of a text?
+    pub fn check_positions(&self) -> Result<(), Rejection> {
+        let (length, positions) =
+            (self.instances.max_seq_length, self.options.config.max_position_embeddings);
+        if length <= positions {
+            return Ok(());
+        }
+        let message = format!("{length} is more than the model's maxPositionEmbeddings, {positions}");
+        Err(Rejection::option("maxSeqLength", message))
+    }
+
     /// The run's model, with weights.
     pub fn into_folder(self, tensors: Vec<NamedTensor>, tokenizer: &Tokenizer) -> ModelFolder {
         ModelFolder {
@@ -60,6 +76,8 @@ impl Resolved {
 /// # Errors
 /// An `OptionError` for options that contradict each other.
 pub fn resolve(options: RunOptions) -> Result<Resolved, Rejection> {
+    let for_text = options.for_text();
+    let given_shape = (options.max_seq_length, options.max_predictions_per_seq);
     let leaves_model_open = options.config.is_none() && options.vocabulary.is_none();
     let recipe = if leaves_model_open { recipe::SOFTWARE } else { recipe::REFERENCE };
     let instances = recipe.instances(options.instances());
@@ -78,7 +96,7 @@ pub fn resolve(options: RunOptions) -> Result<Resolved, Rejection> {
         optimizer: recipe.optimizer(options.optimizer()),
         schedule,
         steps_per_epoch: options.steps_per_epoch.map_or(total_steps, |steps| steps as u64),
-        num_eval_per_epoch: 1,
+        num_eval_per_epoch: options.num_eval_per_epoch.map_or(1, |count| count as u64),
         use_next_sentence_label: instances.use_next_sentence_label,
         steps_per_loop: options.steps_per_loop.unwrap_or(recipe.steps_per_loop).min(total_steps as usize),
         seed: instances.random_seed,
@@ -90,6 +108,7 @@ pub fn resolve(options: RunOptions) -> Result<Resolved, Rejection> {
         },
         device: DeviceOptions { family: options.kernels.map(Into::into), ..Default::default() },
     };
+    run.check()?;
     let vocabulary = match (options.vocabulary, options.vocab_size) {
         (Some(_), Some(_)) => {
             return Err(Rejection::option("vocabSize", "a vocabulary that is given has its own size"));
@@ -103,6 +122,9 @@ pub fn resolve(options: RunOptions) -> Result<Resolved, Rejection> {
         vocabulary,
         do_lower_case: options.do_lower_case.unwrap_or(true),
         max_tokens_in_memory: options.max_tokens_in_memory,
+        skip_bad_records: options.skip_bad_records.unwrap_or(false),
+        given_shape,
+        for_text,
     })
 }
 
@@ -129,11 +151,6 @@ fn bert_config(
         let (width, heads) = (config.hidden_size, config.num_attention_heads);
         let message = format!("hiddenSize {width} cannot be divided into {heads} heads of one width");
         return Err(Rejection::option("config.numAttentionHeads", message));
-    }
-    if max_seq_length > config.max_position_embeddings {
-        let positions = config.max_position_embeddings;
-        let message = format!("{max_seq_length} is more than the model's maxPositionEmbeddings, {positions}");
-        return Err(Rejection::option("maxSeqLength", message));
     }
     config.validate().map_err(Rejection::config)?;
     Ok(config)

@@ -8,7 +8,7 @@ use super::Rejection;
 use super::event::DataView;
 use super::rejection::in_javascript;
 use crate::data::{
-    DataReport, Error, GeneratorProgress, HostFile, InstanceOptions, Stage, TextData, TextInstances,
+    DataReport, Disk, Error, GeneratorProgress, HostFile, InstanceOptions, Stage, TextData, TextInstances,
     TextOptions, TextSource, Tokenizer, Vocabulary, VocabularyOptions, count_words, training_data,
 };
 
@@ -25,6 +25,10 @@ extern "C" {
     #[wasm_bindgen(method)]
     fn workspace(this: &Reading) -> JsValue;
 
+    /// Are the files records, not text?
+    #[wasm_bindgen(method, js_name = holdsRecords)]
+    pub fn holds_records(this: &Reading) -> bool;
+
     /// Tells how far a pass is; false when it is to end.
     #[wasm_bindgen(method)]
     fn progress(this: &Reading, stage: &str, done: f64, total: f64) -> bool;
@@ -35,8 +39,15 @@ const OPTIONS: TextOptions = TextOptions { documents_run_on: false, json_field: 
 
 impl Reading {
     fn sources(&self) -> Result<Vec<TextSource>, Rejection> {
-        let files: Vec<HostFile> = serde_wasm_bindgen::from_value(self.files())?;
-        Ok(files.into_iter().map(TextSource::Host).collect())
+        Ok(self.host_files()?.into_iter().map(TextSource::Host).collect())
+    }
+
+    pub(super) fn host_files(&self) -> Result<Vec<HostFile>, Rejection> {
+        Ok(serde_wasm_bindgen::from_value(self.files())?)
+    }
+
+    pub(super) fn disk(&self) -> Result<Disk, Rejection> {
+        Ok(serde_wasm_bindgen::from_value(self.workspace())?)
     }
 
     /// Trains a vocabulary of at most `size` entries.
@@ -54,7 +65,7 @@ impl Reading {
         most: Option<usize>,
     ) -> Result<(TextInstances, DataView), Rejection> {
         let most = most.map_or(TextInstances::IN_MEMORY, |most| most as u64);
-        let workspace = serde_wasm_bindgen::from_value(self.workspace())?;
+        let workspace = self.disk()?;
         let mut progress = |GeneratorProgress { stage, done, total }| {
             self.tell(if stage == Stage::Tokenizing { "tokens" } else { "examples" }, done, total)
         };
@@ -65,7 +76,7 @@ impl Reading {
         Ok((instances, DataView::new(&report, tokenizer.vocabulary().size(), warnings)))
     }
 
-    fn tell(&self, stage: &str, done: u64, total: Option<u64>) -> ControlFlow<()> {
+    pub(super) fn tell(&self, stage: &str, done: u64, total: Option<u64>) -> ControlFlow<()> {
         match self.progress(stage, done as f64, total.unwrap_or(done) as f64) {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),
@@ -87,7 +98,7 @@ fn warnings(report: &DataReport, undecodable: u64, empty_files: u64) -> Vec<Stri
     warnings
 }
 
-/// What a text is refused for, as JavaScript hears it.
+/// What a text or records are refused for, as JavaScript hears it.
 pub fn refusal(error: &Error) -> Option<(&'static str, String)> {
     match error {
         Error::Interrupted => {
@@ -97,6 +108,18 @@ pub fn refusal(error: &Error) -> Option<(&'static str, String)> {
             let name = path.display();
             Some(("TextError", format!("{name}: the file could not be read: {error} Choose it again")))
         }
+        Error::RecordsNotText { origin } => Some((
+            "TextError",
+            format!(
+                "{origin}: this is a TFRecord file of training instances, not text; give it as `records`"
+            ),
+        )),
+        Error::Record { .. }
+        | Error::NoRecords { .. }
+        | Error::ShapesDiffer { .. }
+        | Error::RecordsChanged { .. }
+        | Error::IdOutOfRange { .. }
+        | Error::BadWeight { .. } => Some(("RecordsError", error.to_string())),
         _ => None,
     }
 }

@@ -27,13 +27,19 @@ export const OPTIONS = {
 
 /** What the same run on the command line tells, given the size of the vocabulary that the text makes. */
 export async function nativeProgress(vocabSize, folder) {
-  const [text, config, model] = ["text.txt", "config.json", "model"].map((name) => join(folder, name));
+  const text = join(folder, "text.txt");
   writeFileSync(text, TEXT);
+  const lines = await nativeRun(vocabSize, folder, `--input_files=${text}`, "--max_seq_length=32", "--max_predictions_per_seq=5");
+  return lines.filter(({ kind }) => kind === "progress");
+}
+
+/** The lines of that run on what `flags` say. */
+export async function nativeRun(vocabSize, folder, ...flags) {
+  const [config, model] = ["config.json", "model"].map((name) => join(folder, name));
   const snakeCase = (name) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
   const sizes = Object.entries(CONFIG).map(([name, value]) => [snakeCase(name), value]);
   writeFileSync(config, JSON.stringify({ ...Object.fromEntries(sizes), vocab_size: vocabSize, type_vocab_size: 2 }));
-  const flags = ["--train_batch_size=4", "--num_steps_per_epoch=20", "--num_train_epochs=1", "--steps_per_loop=1"];
-  flags.push("--max_seq_length=32", "--max_predictions_per_seq=5", "--learning_rate=1e-2", "--warmup_steps=4", "--seed=7");
-  const lines = await wgpuBert("pretrain", `--input_files=${text}`, `--bert_config_file=${config}`, `--model_dir=${model}`, ...flags);
-  return lines.filter(({ kind }) => kind === "progress");
+  const ours = ["--train_batch_size=4", "--num_steps_per_epoch=20", "--num_train_epochs=1", "--steps_per_loop=1"];
+  ours.push("--learning_rate=1e-2", "--warmup_steps=4", "--seed=7");
+  return wgpuBert("pretrain", `--bert_config_file=${config}`, `--model_dir=${model}`, ...ours, ...flags);
 }

@@ -128,6 +128,18 @@ for (const [browser, launch] of [
         } catch (error) {
           kinds.push(error.name, error.message);
         }
+        // While examples are made in memory, six million tokens of them.
+        const making = [];
+        const inMemory = runBertPretrain(strategy, { ...options, dupeFactor: 15, maxTokensInMemory: undefined });
+        try {
+          for await (const event of inMemory) {
+            if (event.stage !== "examples") continue;
+            making.push(event.done / event.total);
+            inMemory.stop();
+          }
+        } catch (error) {
+          making.push(error.name);
+        }
         const controller = new AbortController();
         const aborted = await createPretrainingData(long, {
           vocabulary: "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe",
@@ -135,7 +147,7 @@ for (const [browser, launch] of [
           onProgress: () => controller.abort(new Error("changed my mind")),
         }).catch(({ message }) => message);
         await emptied();
-        return { losses, kinds, stages, aborted };
+        return { losses, kinds, stages, making, aborted };
       }, { vocabSize: 300, config: { hiddenSize: 16, numHiddenLayers: 1, numAttentionHeads: 2, intermediateSize: 32, maxPositionEmbeddings: 32 }, batchSize: 8, maxSeqLength: 32, dupeFactor: 1, maxTokensInMemory: 1000 });
       assert.ok(seen.losses.at(-1) < seen.losses[0] - 0.5, String(seen.losses));
       assert.equal(seen.kinds.at(-2), "AbortError");
@@ -143,6 +155,8 @@ for (const [browser, launch] of [
       assert.deepEqual([...new Set(seen.kinds.slice(0, -2))], ["reading"]);
       // It was still counting words.
       assert.deepEqual([...new Set(seen.stages)], ["vocabulary"]);
+      assert.equal(seen.making.at(-1), "AbortError");
+      assert.ok(seen.making.at(-2) < 0.9, String(seen.making));
       assert.equal(seen.aborted, "changed my mind");
       assert.deepEqual(messages, []);
     }));

@@ -1,53 +1,56 @@
 // Where a run is saved: opened before it starts, written while it trains.
-import type { TextSource } from "./data-types.js";
+import type { BestEvaluation } from "./evaluation-types.js";
 import { OptionError } from "./option-error.js";
 import { RunFolder, sumOf, type RunRecord, type Snapshot } from "./run-folder.js";
-import { filesOf, type TextFile } from "./text.js";
+import { SOURCES, isEmpty, type Sources } from "./sources.js";
 
 /** What a run is made of. */
 export interface RunSource {
   readonly options: Readonly<Record<string, unknown>>;
-  readonly text: readonly TextFile[] | undefined;
+  readonly sources: Sources;
 }
 
 /** Options that change nothing of what a run computes. */
-const FREE = ["stepsPerLoop", "recompute"];
+const FREE = ["stepsPerLoop", "recompute", "numEvalPerEpoch"];
 
 export class Checkpoint {
   /** What is saved already. */
   readonly record: RunRecord | undefined;
   readonly snapshot: Snapshot | undefined;
+  readonly best: BestEvaluation | undefined;
   /** What to train. */
   readonly source: RunSource;
   #folder: RunFolder | undefined;
   #vocabulary = "";
   readonly #name: string;
 
-  private constructor(name: string, source: RunSource, saved?: { folder: RunFolder; record: RunRecord; snapshot: Snapshot }) {
+  private constructor(name: string, source: RunSource, saved?: { folder: RunFolder; record: RunRecord; snapshot: Snapshot; best: BestEvaluation | undefined }) {
     this.#name = name;
     this.source = source;
     this.#folder = saved?.folder;
     this.record = saved?.record;
     this.snapshot = saved?.snapshot;
+    this.best = saved?.best;
   }
 
   /**
    * The run saved under a name, or a place for a new one. Where nothing but the name is given, and perhaps another
-   * learning rate, the saved run's text and options apply.
+   * learning rate, the saved run's data and options apply.
    */
-  static async open(name: string, resume: boolean, text: TextSource | undefined, options: RunSource["options"]): Promise<Checkpoint> {
+  static async open(name: string, resume: boolean, sources: Sources, options: RunSource["options"]): Promise<Checkpoint> {
     const folder = resume ? await RunFolder.open(name) : undefined;
     const record = await folder?.record();
     const snapshot = record && (await folder?.newest());
-    const files = text === undefined ? undefined : filesOf(text);
-    if (!folder || !record || !snapshot) return new Checkpoint(name, { options, text: files });
+    if (!folder || !record || !snapshot) return new Checkpoint(name, { options, sources });
     const { learningRate, ...others } = options;
-    const isBare = text === undefined && Object.values(others).every((value) => value === undefined);
+    const isBare = isEmpty(sources) && Object.values(others).every((value) => value === undefined);
     const saved = snapshot.learningRate === undefined ? record.options : { ...record.options, learningRate: snapshot.learningRate };
-    if (!isBare) await compare(name, { ...record, options: saved }, files, options);
+    if (!isBare) await compare(name, { ...record, options: saved }, sources, options);
     const same = learningRate === undefined ? saved : { ...saved, learningRate };
-    const source = { options: isBare ? same : options, text: isBare ? await folder.text(record) : files };
-    return new Checkpoint(name, source, { folder, record, snapshot });
+    const source = { options: isBare ? same : options, sources: isBare ? await folder.sources(record) : sources };
+    // So that the next one goes to the other slot.
+    const best = (await folder.best()) && (await folder.bestEvaluation());
+    return new Checkpoint(name, source, { folder, record, snapshot, best });
   }
 
   /** Writes what the run is, unless it goes on. */
@@ -56,30 +59,37 @@ export class Checkpoint {
     this.#folder ??= await this.#create();
   }
 
-  /** Writes a snapshot, and what the run is if there was no room for that before. */
-  async write(snapshot: Snapshot, more: { totalSteps: number; lastLoss: number | undefined }): Promise<void> {
+  /**
+   * Writes a snapshot, and what the run is if there was no room for that before. With a `loss`, that of its evaluation, as
+   * the best one.
+   */
+  async write(snapshot: Snapshot, more: { totalSteps: number; lastLoss: number | undefined }, loss?: number): Promise<void> {
     this.#folder ??= await this.#create();
     const { learningRate } = this.source.options;
-    await this.#folder.write({ ...snapshot, ...(typeof learningRate === "number" && { learningRate }) }, more);
+    await this.#folder.write({ ...snapshot, ...(typeof learningRate === "number" && { learningRate }) }, more, loss);
   }
 
   async #create(): Promise<RunFolder> {
     await RunFolder.remove(this.#name);
     const folder = await RunFolder.create(this.#name);
-    await folder.begin(this.source.options, this.#vocabulary, this.source.text);
+    await folder.begin(this.source.options, this.#vocabulary, this.source.sources);
     return folder;
   }
 }
 
 /** Refuses to go on with a run that is another one. */
-async function compare(name: string, record: RunRecord, files: readonly TextFile[] | undefined, options: RunSource["options"]): Promise<void> {
+async function compare(name: string, record: RunRecord, sources: Sources, options: RunSource["options"]): Promise<void> {
   const keys = [...new Set([...Object.keys(record.options), ...Object.keys(options)])];
   const differing = keys.filter((key) => !FREE.includes(key) && canonical(record.options[key]) !== canonical(options[key]));
-  const sums = files && (await Promise.all(files.map(sumOf)));
-  const isSameText = (record.text?.map(({ sha256 }) => sha256).join() ?? null) === (sums?.join() ?? null);
-  const all = isSameText ? differing : ["text", ...differing];
+  const others: string[] = [];
+  for (const source of SOURCES) {
+    const files = sources[source];
+    const sums = files && (await Promise.all(files.map(sumOf)));
+    if (record[source]?.map(({ sha256 }) => sha256).join() !== sums?.join()) others.push(source);
+  }
+  const all = [...others, ...differing];
   if (all.length === 0) return;
-  const told = all.map((key) => (key === "text" ? key : `${key} (saved: ${canonical(record.options[key]) ?? "not given"})`));
+  const told = all.map((key) => (others.includes(key) ? key : `${key} (saved: ${canonical(record.options[key]) ?? "not given"})`));
   const message = `checkpoint: the run "${name}" was saved with another ${told.join(", ")}. Take another name, or resume: false to begin anew`;
   throw new OptionError(message, "checkpoint");
 }

@@ -1,10 +1,12 @@
 // The worker's side of a run: passes its events on, decides between steps what is next, and keeps its snapshots.
 import { Checkpoint, type RunSource } from "./checkpoint.js";
-import type { Example, TextSource } from "./data-types.js";
+import type { Example } from "./data-types.js";
+import type { BestEvaluation } from "./evaluation-types.js";
 import { OptionError } from "./option-error.js";
 import type { CallbackAnswers, CallbackPoint, FillMaskQuestion, RunOptions } from "./protocol.js";
 import { nameOf, type Snapshot } from "./run-folder.js";
-import { Reading, filesOf, type TextFile } from "./text.js";
+import { Reading, type Reader } from "./open-reading.js";
+import type { Sources } from "./sources.js";
 import type { MaskGuesses, TrainingEvent } from "./types.js";
 
 /** What the wasm module is told to do next. */
@@ -30,7 +32,7 @@ interface Asked {
 const DEFAULT_SECONDS = 15;
 
 export class Conductor {
-  readonly #source: TextSource | undefined;
+  #sources: Sources;
   readonly #options: RunOptions;
   readonly #post: (event: TrainingEvent) => void;
   readonly #asked: Asked[] = [];
@@ -43,8 +45,7 @@ export class Conductor {
   #hasNews = false;
   #wake: () => void = () => {};
 
-  #text: readonly TextFile[] | undefined;
-  #reading: Reading | undefined;
+  readonly #readings: Reading[] = [];
   #name = "";
   #checkpoint: Checkpoint | undefined;
   #milliseconds = DEFAULT_SECONDS * 1000;
@@ -52,6 +53,11 @@ export class Conductor {
   #snapshot: Snapshot | undefined;
   #snapshotAt = performance.now();
   #snapshotWanted = false;
+  /** Of those that are written, the best. */
+  #best: BestEvaluation | undefined;
+  /** An evaluation whose snapshot is to be taken, and one whose snapshot failed. */
+  #bestWanted: BestEvaluation | undefined;
+  #bestFailed: BestEvaluation | undefined;
   /** Steps done when a snapshot was last asked for. */
   #askedAt = -1;
   #writing: Promise<void> | undefined;
@@ -65,8 +71,8 @@ export class Conductor {
   #callbackAnswer: CallbackAnswers | undefined;
 
   /** `callBack` has the page call its callbacks, where there are any; their answer is to be told to `calledBack`. */
-  constructor(text: TextSource | undefined, options: RunOptions, post: (event: TrainingEvent) => void, callBack: ((point: CallbackPoint) => void) | undefined) {
-    this.#source = text;
+  constructor(sources: Sources, options: RunOptions, post: (event: TrainingEvent) => void, callBack: ((point: CallbackPoint) => void) | undefined) {
+    this.#sources = sources;
     this.#callBack = callBack;
     this.#options = options;
     this.#post = post;
@@ -74,6 +80,10 @@ export class Conductor {
 
   get aborted(): boolean {
     return this.#aborted;
+  }
+
+  get best(): BestEvaluation | undefined {
+    return this.#best;
   }
 
   pause(): void {
@@ -128,7 +138,7 @@ export class Conductor {
 
   /** The wasm module is done: resolves when the last snapshot is written and nothing else is left. */
   async close(): Promise<void> {
-    await this.#reading?.close();
+    for (const reading of this.#readings) await reading.close();
     await this.#writing;
   }
 
@@ -157,25 +167,36 @@ export class Conductor {
       return { options, vocabulary: undefined, hasCallbacks };
     }
     this.#name = nameOf(checkpoint, "checkpoint");
-    this.#checkpoint = await Checkpoint.open(this.#name, resume, this.#source, options);
+    this.#checkpoint = await Checkpoint.open(this.#name, resume, this.#sources, options);
     this.#snapshot = this.#checkpoint.snapshot;
     this.#askedAt = this.#snapshot?.step ?? -1;
-    this.#text = this.#checkpoint.source.text;
+    this.#sources = this.#checkpoint.source.sources;
+    this.#best = this.#checkpoint.best;
     return { options: this.#checkpoint.source.options, vocabulary: this.#checkpoint.record?.vocabulary, hasCallbacks };
   }
 
-  async text(): Promise<Reading> {
-    const text = this.#text ?? (this.#source === undefined ? undefined : filesOf(this.#source));
-    this.#reading = await Reading.open(text, {
+  source(): Promise<Reading> {
+    const { text, records } = this.#sources;
+    return this.#open(text, records);
+  }
+
+  async evaluation(): Promise<Reading | undefined> {
+    const { evaluationText: text, evaluationRecords: records } = this.#sources;
+    return text || records ? this.#open(text, records) : undefined;
+  }
+
+  async #open(text: Sources["text"], records: Sources["records"]): Promise<Reading> {
+    const reader: Reader = {
       tell: (progress) => this.tell({ kind: "reading", ...progress }),
       goesOn: () => !this.#stopped,
-    });
-    return this.#reading;
+    };
+    const reading = await (records ? Reading.records(records, reader) : Reading.text(text, reader));
+    this.#readings.push(reading);
+    return reading;
   }
 
   async begin(vocabulary: string): Promise<void> {
-    this.#text = undefined;
-    this.#reading?.closeFiles();
+    for (const reading of this.#readings) reading.textIsRead();
     try {
       await this.#checkpoint?.begin(vocabulary);
     } catch (error) {
@@ -190,17 +211,30 @@ export class Conductor {
   tell(event: TrainingEvent): void {
     if (event.kind === "started") this.#totalSteps = event.totalSteps;
     if (event.kind === "progress") this.#lastLoss = event.lmExampleLoss;
+    const isBest = event.kind === "evaluation" && event.loss < (this.#best?.loss ?? Infinity);
+    if (isBest && this.#checkpoint) this.#bestWanted = { step: event.step, loss: event.loss };
     // A snapshot that failed by it is taken when the run comes by again.
-    if (event.kind === "device-lost") this.#askedAt = Math.min(this.#askedAt, this.#snapshot?.step ?? -1);
+    if (event.kind === "device-lost") {
+      this.#askedAt = Math.min(this.#askedAt, this.#snapshot?.step ?? -1);
+      this.#bestWanted ??= this.#bestFailed;
+      this.#bestFailed = undefined;
+    }
     if (event.kind === "done") this.#done = event;
     else if (!this.#aborted) this.#post(event);
   }
 
   next(step: number): Command {
     this.#hasNews = false;
-    if (this.#snapshotIsDue(step)) {
-      this.#askedAt = step;
-      this.#current = { question: { kind: "snapshot" }, resolve: (value) => this.#keep(value as Snapshot), reject: () => {} };
+    const isDue = this.#snapshotIsDue(step);
+    const best = this.#bestWanted?.step === step ? this.#bestWanted : undefined;
+    if (isDue || best) {
+      if (isDue) this.#askedAt = step;
+      if (best) this.#bestWanted = undefined;
+      this.#current = {
+        question: { kind: "snapshot" },
+        resolve: (value) => this.#keep(value as Snapshot, isDue, best),
+        reject: () => (this.#bestFailed = best),
+      };
       return this.#current.question;
     }
     if (this.#stopped) return { kind: "stop" };
@@ -249,15 +283,21 @@ export class Conductor {
     return isLast || isTime || this.#snapshotWanted;
   }
 
-  #keep(snapshot: Snapshot): void {
-    this.#snapshot = snapshot;
-    this.#snapshotAt = performance.now();
-    this.#snapshotWanted = false;
+  #keep(snapshot: Snapshot, isDue: boolean, best: BestEvaluation | undefined): void {
+    if (isDue) {
+      this.#snapshot = snapshot;
+      this.#snapshotAt = performance.now();
+      this.#snapshotWanted = false;
+    }
     const more = { totalSteps: this.#totalSteps, lastLoss: this.#lastLoss };
     const write = async (): Promise<void> => {
       try {
-        await this.#checkpoint?.write(snapshot, more);
-        this.tell({ kind: "checkpoint", name: this.#name, step: snapshot.step, bytes: snapshot.bytes.length });
+        if (isDue) await this.#checkpoint?.write(snapshot, more);
+        if (best && best.loss < (this.#best?.loss ?? Infinity)) {
+          await this.#checkpoint?.write(snapshot, more, best.loss);
+          this.#best = best;
+        }
+        this.tell({ kind: "checkpoint", name: this.#name, step: snapshot.step, bytes: snapshot.bytes.length, best: best !== undefined && best === this.#best });
       } catch (error) {
         this.#notSaved(error);
       }

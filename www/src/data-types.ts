@@ -7,11 +7,20 @@
  */
 export type TextSource = string | Blob | readonly (string | Blob)[];
 
-/** How far the reading of a text is. */
+/**
+ * Training examples to learn from: TFRecord files of TensorFlow's or this program's `create_pretraining_data`, plain or
+ * gzip. Browsers read them by parts for as long as they are used; they must stay as they are meanwhile.
+ */
+export type RecordSource = Blob | readonly Blob[];
+
+/** How far the reading of a text or of records is. */
 export interface ReadingProgress {
-  /** Words are counted for a vocabulary; text becomes tokens; sentences become examples. */
-  readonly stage: "vocabulary" | "tokens" | "examples";
-  /** Bytes of the files as they are, or sentences where they become examples. */
+  /**
+   * Words are counted for a vocabulary; text becomes tokens; sentences become examples; records are looked through; a model
+   * is evaluated.
+   */
+  readonly stage: "vocabulary" | "tokens" | "examples" | "records" | "evaluation";
+  /** Bytes of the files as they are; sentences where they become examples; examples where a model is evaluated. */
   readonly done: number;
   readonly total: number;
 }
@@ -86,6 +95,21 @@ export interface DataReport {
   /** Share of them whose second segment does not follow the first. */
   readonly randomNextShare: number;
   readonly vocabSize: number;
+  /** What a person should know before training on this, a sentence each. */
+  readonly warnings: readonly string[];
+}
+
+/** What files of records amount to. */
+export interface RecordsReport {
+  readonly instances: number;
+  /** Tokens of an example, padding included. */
+  readonly maxSeqLength: number;
+  /** Places for masked tokens in an example. */
+  readonly maxPredictionsPerSeq: number;
+  /** Share of the examples whose second segment does not follow the first. */
+  readonly randomNextShare: number;
+  /** Damaged records left out. */
+  readonly skipped: number;
   /** What a person should know before training on this, a sentence each. */
   readonly warnings: readonly string[];
 }

@@ -33,6 +33,7 @@ export { OptionError } from "./option-error.js";
 export { StrategyError } from "./strategy-error.js";
 export type { StrategyErrorReason } from "./strategy-error.js";
 export type * from "./data-types.js";
+export type * from "./evaluation-types.js";
 export type * from "./types.js";
 
 /** Tells what there is to compute on, and why there is nothing. */
@@ -111,8 +112,8 @@ export async function createPretrainingData(text: TextSource | undefined, option
  * ```
  *
  * Never throws. `finished`, and the iteration, reject with a {@link StrategyError} without a strategy, with an
- * {@link OptionError} that names a wrong option, and with an `Error` whose `name` is `TextError`, `DeviceError` or
- * `DivergedError` when the text, the device or the loss fails.
+ * {@link OptionError} that names a wrong option, and with an `Error` whose `name` is `TextError`, `RecordsError`,
+ * `DeviceError` or `DivergedError` when the text, the records, the device or the loss fails.
  */
 export function runBertPretrain(strategy: Strategy | null | undefined, options: PretrainOptions = {}): TrainingRun {
   return new WorkerRun(strategy, options);
@@ -146,12 +147,13 @@ export async function measureStep(strategy: Strategy | null | undefined, options
 }
 
 function ofStep(options: PretrainOptions): StepOptions {
-  const { text, signal, checkpoint, checkpointSeconds, resume, customCallbacks, ...step } = checkOptions(options);
+  const { text, records, evaluation, skipBadRecords, signal, checkpoint, checkpointSeconds, resume, customCallbacks, ...step } = checkOptions(options);
   return step;
 }
 
 /**
- * Opens a model: the files of a Hugging Face folder, a zip archive of them, or a saved run as `opfs:name`.
+ * Opens a model: the files of a Hugging Face folder, a zip archive of them, or a saved run as `opfs:name`; its model with
+ * the lowest loss in an evaluation is `opfs:name/best`.
  *
  * @throws an `Error` whose `name` is `ModelFileError` and whose message names the file, and in it the key or the tensor
  * that is wrong; `SavedRunError` where there is no such run.

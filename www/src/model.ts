@@ -1,7 +1,9 @@
-import { checkCount, checkOptions, checkString } from "./check.js";
+import { checkCount, checkHeldOut, checkOptions, checkString } from "./check.js";
 import { ask } from "./client.js";
 import { OptionError } from "./option-error.js";
 import type { FillMaskQuestion, ModelHandle } from "./protocol.js";
+import type { Evaluation, EvaluationOptions } from "./evaluation-types.js";
+import { reading } from "./reading.js";
 import type { FillMaskOptions, MaskGuesses, Model, ModelConfig } from "./types.js";
 
 const DEFAULT_TOP_K = 5;
@@ -25,6 +27,12 @@ export class WorkerModel implements Model {
 
   async fillMask(text: string, options: FillMaskOptions = {}): Promise<MaskGuesses> {
     return ask("fillMask", this.#id, fillMaskQuestion(text, options));
+  }
+
+  async evaluate(options: EvaluationOptions): Promise<Evaluation> {
+    const { text, records, signal, onProgress, ...rest } = checkOptions(options);
+    const given = checkHeldOut(text, records);
+    return reading(signal, onProgress, (number) => ask("evaluate", number, this.#id, given, rest), () => {});
   }
 
   async exportHuggingFace(): Promise<Blob> {

@@ -1,5 +1,6 @@
 // What a page and its worker say to each other.
-import type { DataOptions, DataReport, Example, ReadingOptions, TextSource, VocabularyOptions } from "./data-types.js";
+import type { DataOptions, DataReport, Example, ReadingOptions, RecordSource, TextSource, VocabularyOptions } from "./data-types.js";
+import type { BestEvaluation, Evaluation, EvaluationOptions, EvaluationSource } from "./evaluation-types.js";
 import type { StrategyErrorReason } from "./strategy-error.js";
 import type {
   Logs,
@@ -17,7 +18,15 @@ import type {
 } from "./types.js";
 
 /** What of a run's options the wasm module reads itself. */
-export type RunOptions = Omit<PretrainOptions, "text" | "signal" | "customCallbacks">;
+export type RunOptions = Omit<PretrainOptions, "text" | "records" | "evaluation" | "signal" | "customCallbacks">;
+
+/** What a run learns from and what it is evaluated on, as they were given. Without a text or records a run learns from the bundled corpus. */
+export interface Given {
+  readonly text?: TextSource | undefined;
+  readonly records?: RecordSource | undefined;
+  readonly evaluationText?: TextSource | undefined;
+  readonly evaluationRecords?: RecordSource | undefined;
+}
 
 /** Where in a run callbacks are to be called. */
 export type CallbackPoint =
@@ -42,6 +51,11 @@ export interface ModelHandle {
   readonly config: ModelConfig;
 }
 
+/** What a run leaves in the worker. */
+export interface RunEnd extends ModelHandle {
+  readonly best?: BestEvaluation;
+}
+
 export type FillMaskQuestion = Readonly<{ text: string; topK: number }>;
 
 /** What examples in the worker are to the page. */
@@ -58,7 +72,7 @@ export interface Methods {
 
   trainVocabulary(reading: number, text: TextSource | undefined, options: Omit<VocabularyOptions, keyof ReadingOptions>): string;
   createPretrainingData(reading: number, text: TextSource | undefined, options: Omit<DataOptions, keyof ReadingOptions>): DataHandle;
-  /** Has one of the two above end early. */
+  /** Has one of the two above, or an evaluation, end early. */
   stopReading(reading: number): void;
   examplesOfData(data: number, count: number): Example[];
   toTFRecord(data: number): Blob;
@@ -70,10 +84,10 @@ export interface Methods {
   runBertPretrain(
     run: number,
     strategy: Strategy["kind"] | undefined,
-    text: TextSource | undefined,
+    given: Given,
     options: RunOptions,
     hasCallbacks: boolean,
-  ): ModelHandle;
+  ): RunEnd;
   /** What the callbacks of a run answer that it asked for. */
   calledBack(run: number, answer: CallbackAnswers): void;
   pauseRun(run: number): void;
@@ -89,6 +103,7 @@ export interface Methods {
 
   loadModel(source: Blob | readonly File[] | string): ModelHandle;
   fillMask(model: number, question: FillMaskQuestion): MaskGuesses;
+  evaluate(reading: number, model: number, given: Given, options: Omit<EvaluationOptions, keyof EvaluationSource | keyof ReadingOptions>): Evaluation;
   exportHuggingFace(model: number): Uint8Array<ArrayBuffer>;
   closeModel(model: number): void;
 

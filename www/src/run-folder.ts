@@ -1,14 +1,18 @@
 // Saved runs in the browser's private file system (OPFS), a folder each:
 //
-//     wgpu-bert/<name>/run.json            what the run is: its options, vocabulary, and text's checksums
-//                      text                the text's files, one behind the other
+//     wgpu-bert/<name>/run.json            what the run is: its options, vocabulary, and checksums of what it learns from
+//                      text                the text's files, one behind the other; likewise `records`,
+//                                          `evaluationText` and `evaluationRecords`
 //                      0.state, 0.json     a snapshot, and its step and checksum
 //                      1.state, 1.json     another one
+//                      best-0.state …      likewise, those whose model had the lowest loss in an evaluation
 //
-// Snapshots are written to the two slots in turn. A slot counts when its checksum fits, so a tab that is closed while it
+// Snapshots are written to two slots in turn. A slot counts when its checksum fits, so a tab that is closed while it
 // writes leaves the other one.
+import type { BestEvaluation } from "./evaluation-types.js";
 import { OptionError } from "./option-error.js";
-import { partsOf, type TextFile } from "./text.js";
+import { partsOf, type DataFile } from "./files.js";
+import { SOURCES, type SourceName, type Sources } from "./sources.js";
 import type { SavedRun } from "./types.js";
 
 const ROOT = "wgpu-bert";
@@ -16,19 +20,25 @@ const VERSION = 1;
 /** Milliseconds to wait for a run that is in use. */
 const PATIENCE = 1000;
 
-/** What a saved run is, whatever its step. */
-export interface RunRecord {
+interface Described {
+  readonly name: string;
+  readonly length: number;
+  readonly sha256: string;
+}
+
+/** What a saved run is, whatever its step; for each of its sources the files. */
+export interface RunRecord extends Readonly<Partial<Record<SourceName, readonly Described[] | null>>> {
   readonly version: number;
   readonly options: Readonly<Record<string, unknown>>;
   readonly vocabulary: string;
-  /** The text's files; `null` for the bundled corpus. */
-  readonly text: readonly { readonly name: string; readonly length: number; readonly sha256: string }[] | null;
 }
 
 export interface Snapshot {
   readonly step: number;
   /** Time spent training. */
   readonly elapsedSeconds: number;
+  /** Was the evaluation made that is due after this step? */
+  readonly evaluated?: boolean;
   readonly bytes: Uint8Array<ArrayBuffer>;
   /** Where it is given: the only option that may change when a run goes on. */
   readonly learningRate?: number;
@@ -38,8 +48,11 @@ export interface Snapshot {
 interface Slot {
   readonly step: number;
   readonly elapsedSeconds: number;
+  readonly evaluated?: boolean;
   readonly learningRate?: number;
   readonly totalSteps: number;
+  /** Of its evaluation, where it is one of the best. */
+  readonly loss?: number;
   readonly lastLoss?: number;
   readonly savedAt: number;
   readonly length: number;
@@ -47,7 +60,11 @@ interface Slot {
 }
 
 const SLOTS = [0, 1] as const;
-/** Texts are read and written in parts of this size. */
+type Index = (typeof SLOTS)[number];
+/** What stands before a slot's number. */
+const [NEWEST, BEST] = ["", "best-"] as const;
+type Series = typeof NEWEST | typeof BEST;
+/** Files are read and written in parts of this size. */
 const PART = 16 * 2 ** 20;
 
 /** A name that every file system takes. */
@@ -69,8 +86,8 @@ export async function sha256(bytes: BufferSource): Promise<string> {
   return Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** SHA-256 of a text; of a long one, whose parts browsers cannot take one after another, that of the parts' sums. */
-export async function sumOf(file: TextFile): Promise<string> {
+/** SHA-256 of a file; of a long one, whose parts browsers cannot take one after another, that of the parts' sums. */
+export async function sumOf(file: DataFile): Promise<string> {
   const sums: string[] = [];
   for await (const part of partsOf(file, PART)) sums.push(await sha256(part));
   const [first = await sha256(new Uint8Array()), ...others] = sums;
@@ -80,8 +97,8 @@ export async function sumOf(file: TextFile): Promise<string> {
 export class RunFolder {
   readonly name: string;
   readonly #folder: FileSystemDirectoryHandle;
-  /** The slot to write next. */
-  #next: 0 | 1 = 0;
+  /** The slots to write next. */
+  readonly #next: Record<Series, Index> = { [NEWEST]: 0, [BEST]: 0 };
 
   private constructor(name: string, folder: FileSystemDirectoryHandle) {
     this.name = name;
@@ -137,46 +154,79 @@ export class RunFolder {
   }
 
   /** Writes what the run is. The record comes last: without it the folder is no run. */
-  async begin(options: RunRecord["options"], vocabulary: string, text: readonly TextFile[] | undefined): Promise<void> {
-    const described = text && (await Promise.all(text.map(async (file) => ({ name: file.name, length: file.content.size, sha256: await sumOf(file) }))));
-    await this.#write("text", text ?? []);
-    const record: RunRecord = { version: VERSION, options, vocabulary, text: described ?? null };
+  async begin(options: RunRecord["options"], vocabulary: string, sources: Sources): Promise<void> {
+    const described: { [S in SourceName]?: readonly Described[] } = {};
+    for (const name of SOURCES) {
+      const files = sources[name];
+      if (!files) continue;
+      described[name] = await Promise.all(files.map(async (file) => ({ name: file.name, length: file.content.size, sha256: await sumOf(file) })));
+      await this.#write(name, files);
+    }
+    const record: RunRecord = { version: VERSION, options, vocabulary, ...described };
     await this.#write("run.json", [encode(record)]);
   }
 
-  async text({ text }: RunRecord): Promise<readonly TextFile[] | undefined> {
-    if (!text) return undefined;
-    const all = await this.#file("text");
-    let at = 0;
-    return Promise.all(
-      text.map(async ({ name, length, sha256: expected }) => {
-        const file = { name, content: (all ?? new Blob()).slice(at, (at += length)) };
-        if ((await sumOf(file)) !== expected) throw damaged(this.name, "its text");
+  /** The files that the run learns from and is evaluated on. */
+  async sources(record: RunRecord): Promise<Sources> {
+    const sources: { [S in SourceName]?: readonly DataFile[] } = {};
+    for (const name of SOURCES) {
+      const described = record[name];
+      if (!described) continue;
+      const all = (await this.#file(name)) ?? new Blob();
+      let at = 0;
+      const whole = async ({ name: fileName, length, sha256: expected }: Described): Promise<DataFile> => {
+        const file = { name: fileName, content: all.slice(at, (at += length)) };
+        if ((await sumOf(file)) !== expected) throw damaged(this.name, name === "text" ? "its text" : `its ${name}`);
         return file;
-      }),
-    );
+      };
+      sources[name] = await Promise.all(described.map(whole));
+    }
+    return sources;
   }
 
   /** The newest snapshot that is whole. */
-  async newest(): Promise<Snapshot | undefined> {
-    const slots = await this.#slots();
-    for (const [index, { step, elapsedSeconds, learningRate, length, sha256: expected }] of slots) {
-      const bytes = await this.#read(`${index}.state`);
+  newest(): Promise<Snapshot | undefined> {
+    return this.#whole(NEWEST);
+  }
+
+  /** The one whose model had the lowest loss in an evaluation. */
+  best(): Promise<Snapshot | undefined> {
+    return this.#whole(BEST);
+  }
+
+  /** What is known of it. */
+  async bestEvaluation(): Promise<BestEvaluation | undefined> {
+    const [best] = await this.#slots(BEST);
+    return best && { step: best[1].step, loss: best[1].loss ?? Infinity };
+  }
+
+  /** The first snapshot of its slots that is whole. */
+  async #whole(series: Series): Promise<Snapshot | undefined> {
+    for (const [index, { step, elapsedSeconds, evaluated, learningRate, length, sha256: expected }] of await this.#slots(series)) {
+      const bytes = await this.#read(`${series}${index}.state`);
       if (bytes?.length === length && (await sha256(bytes)) === expected) {
-        this.#next = index === 0 ? 1 : 0;
-        return { step, elapsedSeconds, bytes, ...(learningRate !== undefined && { learningRate }) };
+        this.#next[series] = index === 0 ? 1 : 0;
+        return { step, elapsedSeconds, bytes, ...(evaluated !== undefined && { evaluated }), ...(learningRate !== undefined && { learningRate }) };
       }
     }
     return undefined;
   }
 
-  async write({ step, elapsedSeconds, bytes, learningRate }: Snapshot, more: { readonly totalSteps: number; readonly lastLoss: number | undefined }): Promise<void> {
-    const index = this.#next;
-    await this.#write(`${index}.state`, [bytes]);
+  /** With a `loss`, that of its evaluation, as one of the best. */
+  async write(
+    { step, elapsedSeconds, evaluated, bytes, learningRate }: Snapshot,
+    more: { readonly totalSteps: number; readonly lastLoss: number | undefined },
+    loss?: number,
+  ): Promise<void> {
+    const series = loss === undefined ? NEWEST : BEST;
+    const index = this.#next[series];
+    await this.#write(`${series}${index}.state`, [bytes]);
     const { totalSteps, lastLoss } = more;
     const slot: Slot = {
       step,
       elapsedSeconds,
+      ...(evaluated !== undefined && { evaluated }),
+      ...(loss !== undefined && { loss }),
       ...(learningRate !== undefined && { learningRate }),
       totalSteps,
       ...(lastLoss !== undefined && { lastLoss }),
@@ -184,8 +234,8 @@ export class RunFolder {
       length: bytes.length,
       sha256: await sha256(bytes),
     };
-    await this.#write(`${index}.json`, [encode(slot)]);
-    this.#next = index === 0 ? 1 : 0;
+    await this.#write(`${series}${index}.json`, [encode(slot)]);
+    this.#next[series] = index === 0 ? 1 : 0;
   }
 
   /** Copies the run: not all browsers can move a folder. */
@@ -201,24 +251,25 @@ export class RunFolder {
   }
 
   async #describe(): Promise<SavedRun | undefined> {
-    const [newest] = await this.#slots();
+    const [newest] = await this.#slots(NEWEST);
     if (!newest || !(await this.record())) return undefined;
     const { step, totalSteps, lastLoss, savedAt } = newest[1];
     let bytes = 0;
     for await (const entry of this.#folder.values()) {
       if (entry.kind === "file") bytes += (await (entry as FileSystemFileHandle).getFile()).size;
     }
-    return { name: this.name, step, totalSteps, bytes, ...(lastLoss !== undefined && { lastLoss }), savedAt: new Date(savedAt) };
+    const best = await this.bestEvaluation();
+    return { name: this.name, step, totalSteps, bytes, ...(lastLoss !== undefined && { lastLoss }), ...(best && { best }), savedAt: new Date(savedAt) };
   }
 
-  /** What is known of the snapshots, the newest first. */
-  async #slots(): Promise<[0 | 1, Slot][]> {
-    const slots: [0 | 1, Slot][] = [];
+  /** What is known of the snapshots, the newest or the best first. */
+  async #slots(series: Series): Promise<[Index, Slot][]> {
+    const slots: [Index, Slot][] = [];
     for (const index of SLOTS) {
-      const slot = (await this.#json(`${index}.json`)) as Slot | undefined;
+      const slot = (await this.#json(`${series}${index}.json`)) as Slot | undefined;
       if (slot) slots.push([index, slot]);
     }
-    return slots.sort(([, a], [, b]) => b.step - a.step);
+    return slots.sort(([, a], [, b]) => (series === BEST ? (a.loss ?? Infinity) - (b.loss ?? Infinity) : b.step - a.step));
   }
 
   /** A file's value; `undefined` when it is not there, or not whole. */
@@ -245,7 +296,7 @@ export class RunFolder {
     }
   }
 
-  async #write(name: string, parts: readonly (Uint8Array<ArrayBuffer> | TextFile)[]): Promise<void> {
+  async #write(name: string, parts: readonly (Uint8Array<ArrayBuffer> | DataFile)[]): Promise<void> {
     const file = await (await this.#folder.getFileHandle(name, { create: true })).createSyncAccessHandle();
     try {
       file.truncate(0);

@@ -1,10 +1,11 @@
 import { unlessAborted } from "./abort.js";
-import { checkCount, checkOptions, checkText, kindOf, notGiven } from "./check.js";
+import { checkCount, checkGiven, checkOptions, kindOf, notGiven } from "./check.js";
 import { Callbacks } from "./callbacks.js";
 import { ask, listen, nextNumber } from "./client.js";
-import type { Example, TextSource } from "./data-types.js";
+import type { Example } from "./data-types.js";
 import { WorkerModel, fillMaskQuestion } from "./model.js";
-import type { CallbackPoint, RunOptions } from "./protocol.js";
+import { OptionError } from "./option-error.js";
+import type { CallbackPoint, Given, RunOptions } from "./protocol.js";
 import { askToPersist, tellStorage } from "./storage.js";
 import type {
   FillMaskOptions,
@@ -75,12 +76,18 @@ export class WorkerRun implements TrainingRun {
 
   async #train(strategy: Strategy | null | undefined, options: PretrainOptions): Promise<TrainingResult> {
     const kind = kindOf(strategy) ?? (await notGiven());
-    const { text, signal, customCallbacks, ...rest } = checkOptions(options);
-    const begin = async (): Promise<TrainingResult> => this.#begin(kind, checkText(text), rest, new Callbacks(customCallbacks));
+    const { text, records, evaluation, signal, customCallbacks, ...rest } = checkOptions(options);
+    const begin = async (): Promise<TrainingResult> => {
+      const given = checkGiven({ text, records, evaluation } as Pick<PretrainOptions, "text" | "records" | "evaluation">);
+      if (evaluation === undefined && rest.numEvalPerEpoch !== undefined) {
+        throw new OptionError("numEvalPerEpoch: there is no evaluation; give one, too", "numEvalPerEpoch");
+      }
+      return this.#begin(kind, given, rest, new Callbacks(customCallbacks));
+    };
     return unlessAborted(signal, begin, () => this.#tell("abortRun"));
   }
 
-  async #begin(strategy: Strategy["kind"], text: TextSource | undefined, options: RunOptions, callbacks: Callbacks): Promise<TrainingResult> {
+  async #begin(strategy: Strategy["kind"], given: Given, options: RunOptions, callbacks: Callbacks): Promise<TrainingResult> {
     let last: TrainingEvent | undefined;
     // Asks at the start of the run, which is a person's doing as a rule.
     const persisted = options.checkpoint === undefined ? undefined : askToPersist();
@@ -93,7 +100,9 @@ export class WorkerRun implements TrainingRun {
       last = event;
       push(event);
       if (event.kind !== "started" || !persisted) return;
-      void tellStorage(event.parameters, event.step > 0 ? 1 : 2, persisted, (storage) => isOver || last?.kind === "done" || push(storage));
+      // With an evaluation its best model besides.
+      const slots = (event.step > 0 ? 1 : 2) + (given.evaluationText || given.evaluationRecords ? 1 : 0);
+      void tellStorage(event.parameters, slots, persisted, (storage) => isOver || last?.kind === "done" || push(storage));
     };
     const callBack = (point: CallbackPoint): void => {
       // A worker that broke down needs no answer.
@@ -106,9 +115,10 @@ export class WorkerRun implements TrainingRun {
     };
     if (typeof document !== "undefined") document.addEventListener("visibilitychange", save);
     try {
-      const handle = await ask("runBertPretrain", this.#id, strategy, text, options, callbacks.areThere);
+      const handle = await ask("runBertPretrain", this.#id, strategy, given, options, callbacks.areThere);
       if (last?.kind !== "done") throw new Error("wgpu-bert has a bug: a run ended without its last event");
-      return { model: new WorkerModel(handle), steps: last.step, stopped: last.stopped };
+      const { best } = handle;
+      return { model: new WorkerModel(handle), steps: last.step, stopped: last.stopped, ...(best && { best }) };
     } catch (error) {
       throw callbacks.failure ? callbacks.failure.error : error;
     } finally {

@@ -1,4 +1,5 @@
-import type { DataReport, Example, ExampleOptions, ReadingProgress, TextSource } from "./data-types.js";
+import type { DataReport, Example, ExampleOptions, ReadingProgress, RecordSource, RecordsReport, TextSource } from "./data-types.js";
+import type { BestEvaluation, Evaluation, EvaluationOptions, EvaluationSource } from "./evaluation-types.js";
 import type { StrategyErrorReason } from "./strategy-error.js";
 
 /** One adapter (a GPU, or a driver that computes on the processor) as the browser describes it. Sizes are in bytes. */
@@ -124,6 +125,20 @@ export interface ModelConfig extends Required<BertConfigOptions> {
 export interface PretrainOptions extends ExampleOptions {
   /** What to learn from: the bundled corpus, the first five books of the King James Bible. */
   readonly text?: TextSource;
+  /**
+   * Examples made already, instead of a text. They need the `vocabulary` they were made with, and take no options about
+   * making examples; `maxSeqLength` and `maxPredictionsPerSeq`, if given, must be theirs.
+   */
+  readonly records?: RecordSource;
+  /** Leave out and count damaged records, instead of ending at the first: false. */
+  readonly skipBadRecords?: boolean;
+  /**
+   * Evaluates the model during training on examples that it does not learn from. A text becomes examples with the run's
+   * options, but is gone through once. Training ends with the same bits as without.
+   */
+  readonly evaluation?: EvaluationSource;
+  /** Evaluations in an epoch, the last at its end: 1. */
+  readonly numEvalPerEpoch?: number;
   /** The content of a `vocab.txt`, a token a line. Otherwise a vocabulary is trained from the text. */
   readonly vocabulary?: string;
   /** The most entries of a vocabulary that is trained: 8192. */
@@ -154,7 +169,7 @@ export interface PretrainOptions extends ExampleOptions {
 
   /** Where the output bias starts: `zeros`, or `unigram`, the log frequency of each token. */
   readonly outputBiasInit?: "zeros" | "unigram";
-  /** Steps of an epoch: all. It paces callbacks and nothing else; the last one may be shorter. */
+  /** Steps of an epoch: all. It paces callbacks and evaluations and nothing else; the last one may be shorter. */
   readonly stepsPerEpoch?: number;
   /** Steps between two `progress` events: 10. An epoch's end makes them fewer. */
   readonly stepsPerLoop?: number;
@@ -182,8 +197,8 @@ export interface PretrainOptions extends ExampleOptions {
   readonly signal?: AbortSignal;
 }
 
-/** Measurements of a loop of steps. */
-export type Logs = Extract<TrainingEvent, { kind: "progress" }>;
+/** Measurements of a loop of steps, and of the evaluation after it where there was one. */
+export type Logs = Extract<TrainingEvent, { kind: "progress" }> & { readonly evaluation?: Evaluation };
 
 /** `stopTraining` ends the run after the loop under way. What a callback throws ends it at once, and `finished` rejects with it. */
 export type CallbackAnswer = void | CallbackWish | Promise<void | CallbackWish>;
@@ -248,10 +263,12 @@ export interface StepMeasurement {
 
 /** What a run tells while it trains. Losses are in nats; those of a step are means over the steps since the last event. */
 export type TrainingEvent =
-  /** The text is being read. */
+  /** The text is being read, or records are. */
   | ({ readonly kind: "reading" } & ReadingProgress)
   /** The text is read and made into examples. */
-  | ({ readonly kind: "data" } & DataReport)
+  | ({ readonly kind: "data"; readonly purpose: "training" | "evaluation" } & DataReport)
+  /** The records are looked through. */
+  | ({ readonly kind: "records"; readonly purpose: "training" | "evaluation" } & RecordsReport)
   /**
    * Kernels are being compiled, which can take seconds each with some drivers. Told from 0 on, before `started`; again
    * where a run goes on on a new device.
@@ -301,6 +318,10 @@ export type TrainingEvent =
       /** Time spent training since the first step, before a reload too; pauses are left out. */
       readonly elapsedSeconds: number;
     }
+  /** The model is being evaluated, as it was after `step` steps. */
+  | { readonly kind: "evaluating"; readonly step: number; readonly done: number; readonly instances: number }
+  /** The model was evaluated, as it was after `step` steps. */
+  | ({ readonly kind: "evaluation"; readonly step: number } & Evaluation)
   /** The run was saved in the browser. */
   | {
       readonly kind: "checkpoint";
@@ -309,6 +330,8 @@ export type TrainingEvent =
       /** Steps done. */
       readonly step: number;
       readonly bytes: number;
+      /** Had its model the lowest loss in an evaluation so far? Then it is kept besides the newest one. */
+      readonly best: boolean;
     }
   /** What the browser grants a saved run, told after `started`, once a person has answered where the browser asks one. */
   | {
@@ -369,6 +392,12 @@ export interface Model {
    * `model.safetensors`, `vocab.txt`, `tokenizer_config.json` and `tokenizer.json`.
    */
   exportHuggingFace(): Promise<Blob>;
+  /**
+   * Losses and accuracies over all examples of a text or records.
+   *
+   * @throws as {@link trainVocabulary}; an `Error` whose `name` is `RecordsError` when records are at fault.
+   */
+  evaluate(options: EvaluationOptions): Promise<Evaluation>;
   /** Frees the model; it cannot be used after that. */
   close(): void;
 }
@@ -380,6 +409,11 @@ export interface TrainingResult {
   readonly steps: number;
   /** Was the run ended before its last step? */
   readonly stopped: boolean;
+  /**
+   * Of a saved run that is evaluated: after which step the loss was lowest. That model is `opfs:name/best` to
+   * {@link loadModel}.
+   */
+  readonly best?: BestEvaluation;
 }
 
 /**
@@ -418,5 +452,7 @@ export interface SavedRun {
   readonly bytes: number;
   /** The masked-LM loss told last before it was saved. */
   readonly lastLoss?: number;
+  /** Where it was evaluated: the best model there is of it, `opfs:name/best` to {@link loadModel}. */
+  readonly best?: BestEvaluation;
   readonly savedAt: Date;
 }

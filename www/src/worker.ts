@@ -1,14 +1,16 @@
 // Everything that computes runs here, so that the page stays responsive.
 import init, * as wasm from "./wgpu_bert.js";
 import { Conductor } from "./conductor.js";
-import type { ReadingProgress, TextSource } from "./data-types.js";
+import type { ReadingProgress } from "./data-types.js";
+import type { Evaluation } from "./evaluation-types.js";
 import { Kept } from "./kept.js";
 import { OptionError } from "./option-error.js";
-import type { CallbackPoint, FillMaskQuestion, Method, Methods, ModelHandle, Rejection, Request, Response } from "./protocol.js";
+import type { CallbackPoint, FillMaskQuestion, Given, Method, Methods, ModelHandle, Rejection, Request, Response } from "./protocol.js";
 import { RunFolder, checkName, damaged, nameOf } from "./run-folder.js";
 import { host } from "./host.js";
 import { readModelFiles } from "./model-files.js";
-import { Reading, filesOf } from "./text.js";
+import { Reading } from "./open-reading.js";
+import { sourcesOf } from "./sources.js";
 import type { MaskGuesses } from "./types.js";
 
 type Handlers = {
@@ -37,7 +39,7 @@ const methods: Handlers = {
   selfTest: wasm.selfTest,
 
   trainVocabulary: (reading, text, options) =>
-    withText(reading, text, async (opened) => {
+    withReading(reading, { text }, async (opened) => {
       try {
         return await wasm.trainVocabulary(opened, options);
       } finally {
@@ -45,10 +47,10 @@ const methods: Handlers = {
       }
     }),
   createPretrainingData: (reading, text, options) =>
-    withText(reading, text, async (opened) => {
+    withReading(reading, { text }, async (opened) => {
       try {
         const data = await wasm.createPretrainingData(opened, options);
-        opened.closeFiles();
+        opened.textIsRead();
         const free = (): void => {
           data.free();
           void opened.close();
@@ -74,9 +76,9 @@ const methods: Handlers = {
   planRun: wasm.planRun,
   measureStep: wasm.measureStep,
 
-  async runBertPretrain(run, strategy, text, options, hasCallbacks) {
+  async runBertPretrain(run, strategy, given, options, hasCallbacks) {
     const callBack = hasCallbacks ? (callback: CallbackPoint): void => post({ run, callback }) : undefined;
-    const conductor = new Conductor(text, options, (event) => post({ run, event }), callBack);
+    const conductor = new Conductor(sourcesOf(given), options, (event) => post({ run, event }), callBack);
     const train = async (): Promise<wasm.Model> => {
       try {
         return await wasm.runBertPretrain(strategy, conductor);
@@ -97,7 +99,7 @@ const methods: Handlers = {
       }
       const handle = keep(model);
       conductor.end({ fillMask: (question) => fillMask(handle.id, question) });
-      return handle;
+      return conductor.best ? { ...handle, best: conductor.best } : handle;
     } catch (error) {
       conductor.end(undefined, error);
       throw error;
@@ -116,6 +118,14 @@ const methods: Handlers = {
 
   loadModel: async (source) => keep(typeof source === "string" ? await loadSaved(source) : wasm.loadModel(await readModelFiles(source))),
   fillMask,
+  evaluate: (reading, model, { evaluationText, evaluationRecords }, options) =>
+    withReading(reading, { text: evaluationText, records: evaluationRecords }, async (opened) => {
+      try {
+        return (await models.use(model, (kept) => kept.evaluate(opened, options))) as Evaluation;
+      } finally {
+        await opened.close();
+      }
+    }),
   exportHuggingFace: (model) => models.use(model, (kept) => kept.exportHuggingFace() as Uint8Array<ArrayBuffer>),
   closeModel: (model) => models.close(model),
 
@@ -141,13 +151,14 @@ const methods: Handlers = {
   },
 };
 
-/** Opens a text for a request, which may be told to end. */
-async function withText<T>(reading: number, text: TextSource | undefined, use: (opened: Reading) => Promise<T>): Promise<T> {
+/** Opens a text or records for a request, which may be told to end. */
+async function withReading<T>(reading: number, given: Given, use: (opened: Reading) => Promise<T>): Promise<T> {
   let stopped = false;
   readings.set(reading, () => (stopped = true));
   try {
     const reader = { tell: (progress: ReadingProgress) => post({ run: reading, event: { kind: "reading", ...progress } }), goesOn: () => !stopped };
-    return await use(await Reading.open(text === undefined ? text : filesOf(text), reader));
+    const { text, records } = sourcesOf(given);
+    return await use(await (records ? Reading.records(records, reader) : Reading.text(text, reader)));
   } finally {
     readings.delete(reading);
   }
@@ -158,13 +169,18 @@ function fillMask(model: number, { text, topK }: FillMaskQuestion): Promise<Mask
   return models.use(model, (kept) => kept.fillMask(text, topK) as Promise<MaskGuesses>);
 }
 
-/** The model of a saved run, as it was when it was saved last. */
+/** Behind a run's name: its model with the lowest loss in an evaluation. */
+const BEST = "/best";
+
+/** The model of a saved run, as it was when it was saved last, or when it was best. */
 async function loadSaved(location: string): Promise<wasm.Model> {
-  const name = nameOf(location, "source");
+  const wantsBest = location.endsWith(BEST);
+  const name = nameOf(wantsBest ? location.slice(0, -BEST.length) : location, "source");
   const folder = await RunFolder.open(name);
   const record = await folder?.record();
   if (!folder || !record) throw noSuchRun(name);
-  const snapshot = await folder.newest();
+  const snapshot = wantsBest ? await folder.best() : await folder.newest();
+  if (!snapshot && wantsBest) throw Object.assign(new Error(`the run "${name}" has no best model: it was not evaluated`), { name: "SavedRunError" });
   if (!snapshot) throw damaged(name, "its last state");
   return wasm.loadSnapshot(record.options, record.vocabulary, snapshot.step, snapshot.bytes);
 }
