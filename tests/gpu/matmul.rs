@@ -79,11 +79,9 @@ fn results_do_not_depend_on_the_tiles() {
         read(&device, &program, c.tensor).iter().map(|v| v.to_bits()).collect::<Vec<_>>()
     };
     let register = product(KernelFamily::Register);
-    let others =
-        families().into_iter().filter(|f| ![KernelFamily::Register, KernelFamily::Workgroup].contains(f));
-    let others: Vec<_> = others.collect();
-    assert_eq!(others.len(), 1, "llvmpipe has subgroups, SwiftShader tiles");
-    assert_eq!(product(others[0]), register, "{:?}", others[0]);
+    for family in families().into_iter().filter(|family| *family != KernelFamily::Workgroup) {
+        assert_eq!(product(family), register, "{family:?}");
+    }
 }
 
 /// Matrices of a batch lie `offset` words apart, inner batches before outer ones; so does the whole from word 0.
