@@ -80,7 +80,7 @@ function stages() {
   const cargo = (subcommand, ...args) => ({ command: "cargo", args: [subcommand, "--locked", ...args] });
   const gpu = cargo("test", "--test", "gpu");
   // What a run does around the kernels is the same with and without the checks in their shaders.
-  const runs = ["training", "resume", "callbacks", "evaluate", "run_plan"].flatMap((name) => ["--skip", `${name}::`]);
+  const runs = ["training", "resume", "callbacks", "evaluate", "run_plan", "distribution", "mirrored"].flatMap((name) => ["--skip", `${name}::`]);
   const kernels = cargo("test", "--test", "gpu", "--", ...runs);
   const node = (...args) => ({ command: process.execPath, args });
   const nodeTest = (...files) => ({ ...node("--test", "--test-reporter=spec", ...files), tests: true });

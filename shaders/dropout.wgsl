@@ -5,7 +5,8 @@
 //   key_b   u32, word key_b_word of it /
 //
 // Nothing is stored: whether i is kept follows from a hash of (i, site, key_a, key_b), where a site is one of the
-// model's dropouts. Hash: pcg4d of Jarzynski and Olano, "Hash Functions for GPU Rendering", 2020; its four words
+// model's dropouts. Of a batch that is done in parts, i counts through all of them: word part_word of key_a says which
+// part this is, and the parts before it have as many elements each. Hash: pcg4d of Jarzynski and Olano, "Hash Functions for GPU Rendering", 2020; its four words
 // decide over the four neighbours of an invocation.
 
 struct Params {
@@ -15,6 +16,7 @@ struct Params {
   scale: f32,     // 1 / (1 - rate)
   key_a_word: u32,
   key_b_word: u32,
+  part_word: u32,
 }
 
 @group(0) @binding(0) var<uniform> p: Params;
@@ -41,7 +43,8 @@ fn pcg4d(key: vec4u) -> vec4u {
 fn dropout(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
            @builtin(local_invocation_index) lane: u32) {
   let quad = (group.y * groups.x + group.x) * 64u + lane;
-  let hash = pcg4d(vec4u(quad, p.site, key_a[p.key_a_word], key_b[p.key_b_word]));
+  let before = key_a[p.part_word] * ((p.len + 3u) / 4u);
+  let hash = pcg4d(vec4u(before + quad, p.site, key_a[p.key_a_word], key_b[p.key_b_word]));
   let first = quad * 4u;
   if (first >= p.len) { return; }
   let i = min(first + vec4u(0u, 1u, 2u, 3u), vec4u(p.len - 1u));

@@ -5,23 +5,29 @@ use wgpu_bert::gpu::{DeviceOptions, KernelFamily, Survey, survey};
 use wgpu_bert::strategy::{Strategy, StrategyError, get_distribution_strategy};
 
 use super::output;
+use super::pretrain::positive;
 
 /// Which strategy on which adapter.
 #[derive(Args)]
 #[command(rename_all = "snake_case", next_help_heading = "Device")]
 pub struct StrategyFlags {
-    /// auto or one_device
+    /// auto, one_device, or mirrored: a replica of the model on each of several adapters, for an equal part of every batch
     #[arg(long, alias = "ds", value_name = "NAME", default_value = "auto")]
     distribution_strategy: String,
-    /// Index of an adapter, or a part of its name; `wgpu-bert devices` lists them [default: the best]
+    /// Index of an adapter, or a part of its name; `wgpu-bert devices` lists them. For mirrored several, with commas
+    /// between [default: the best; for mirrored every GPU]
     #[arg(long, value_name = "NAME|INDEX")]
     adapter: Option<String>,
+    /// Replicas on each adapter of mirrored, each with a device of its own
+    #[arg(long, value_name = "N", value_parser = positive, default_value = "1")]
+    replicas_per_adapter: usize,
 }
 
 impl StrategyFlags {
     /// The strategy these flags ask for, on what a survey found.
     pub fn strategy(&self, survey: &Survey) -> Result<Strategy, StrategyError> {
-        get_distribution_strategy(self.distribution_strategy.parse()?, survey, self.adapter.as_deref())
+        get_distribution_strategy(self.distribution_strategy.parse()?, survey, self.adapter.as_deref())?
+            .with_replicas_per_adapter(self.replicas_per_adapter)
     }
 }
 

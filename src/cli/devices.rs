@@ -82,8 +82,10 @@ fn absence_json(absence: &Absence) -> String {
 }
 
 fn strategy_text(strategy: &Strategy) -> String {
-    let AdapterReport { index, name, .. } = &strategy.adapter;
-    let mut text = format!("Strategy: {} on {index}: {name}\n({})", strategy.kind.name(), strategy.why);
+    let names: Vec<_> =
+        strategy.replicas().map(|adapter| format!("{}: {}", adapter.index, adapter.name)).collect();
+    let (kind, names) = (strategy.kind.name(), names.join(" + "));
+    let mut text = format!("Strategy: {kind} on {names}\n({})", strategy.why);
     if let Some(notice) = &strategy.notice {
         text += &format!("\n{notice}");
     }
@@ -96,6 +98,7 @@ fn strategy_json(strategy: &Strategy) -> String {
         "strategy": strategy.kind.name(),
         "adapter": strategy.adapter.index,
         "name": strategy.adapter.name,
+        "replicas": strategy.replicas().map(|adapter| adapter.index).collect::<Vec<_>>(),
         "why": strategy.why,
         "notice": strategy.notice,
     })

@@ -188,6 +188,7 @@ impl CliError {
             Self::Train(
                 TrainError::Gpu(_)
                 | TrainError::WrongNumbers { .. }
+                | TrainError::Drift { .. }
                 | TrainError::SelfTest(_)
                 | TrainError::LostAgain { .. }
                 | TrainError::NotReplaced { .. },

@@ -7,12 +7,15 @@ const REFUSED: &[(&[&str], &str)] = &[
          them)",
     ),
     (&["tpu"], "a TPU is not reached through WebGPU; leave it out and a GPU is taken"),
-    (&["worker_hosts", "task_index"], "this version trains on one device of one machine; leave it out"),
     (
-        &["all_reduce_alg", "ara", "explicit_allreduce", "allreduce_bytes_per_pack"],
-        "with one device there are no gradients to reduce; leave it out",
+        &["worker_hosts", "task_index"],
+        "this version trains on one machine; for several adapters use --distribution_strategy mirrored",
     ),
-    (&["scale_loss"], "it divides the loss by the number of devices, of which there is one; leave it out"),
+    (
+        &["explicit_allreduce"],
+        "gradients are always clipped after they are summed over the replicas; leave it out",
+    ),
+    (&["scale_loss"], "the loss is that of the whole batch, whatever the number of devices; leave it out"),
     (
         &["loss_scale", "ls", "fp16_implementation"],
         "it belongs to half precision, and this version computes in f32; leave it out",

@@ -4,7 +4,7 @@ use clap::Args;
 use wgpu_bert::data;
 use wgpu_bert::model::config::BertConfig;
 use wgpu_bert::optimizer::{OptimizerKind, OptimizerOptions, Schedule};
-use wgpu_bert::train::{OutputBiasInit, PretrainOptions};
+use wgpu_bert::train::{Distribution, OutputBiasInit, PretrainOptions};
 
 use super::device_flags::DeviceFlags;
 use super::error::CliError;
@@ -53,6 +53,7 @@ impl StepFlags {
             recompute: self.recompute,
             output_bias_init: OutputBiasInit::Zeros,
             device: self.device.options(),
+            distribution: Distribution::default(),
         };
         let (seq_length, max_position_embeddings) =
             (self.max_seq_length, options.config.max_position_embeddings);

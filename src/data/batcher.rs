@@ -31,6 +31,24 @@ impl Batcher {
         seed: u64,
         limits: BatchLimits,
     ) -> Result<Self, Error> {
+        Self::in_parts(data, batch_size, 1, seed, limits)
+    }
+
+    /// The same batches, for [`Batcher::parts`], each cut into so many equal parts.
+    ///
+    /// # Errors
+    /// As [`Batcher::new`].
+    ///
+    /// # Panics
+    /// When that does not come out even: a mistake in the caller.
+    pub fn in_parts(
+        data: impl Into<TrainingData>,
+        batch_size: usize,
+        parts: usize,
+        seed: u64,
+        limits: BatchLimits,
+    ) -> Result<Self, Error> {
+        assert!(parts > 0 && batch_size.is_multiple_of(parts), "uneven parts");
         let data = data.into();
         let instances = data.count();
         if batch_size == 0 || instances < batch_size {
@@ -39,7 +57,7 @@ impl Batcher {
         data.check(&limits)?;
         let seq_length = data.seq_length();
         Ok(Self {
-            source: Source::start(BatchMaker { data, limits, batch_size, seed }),
+            source: Source::start(BatchMaker { data, limits, batch_size, parts, seed }),
             limits,
             batch_size,
             seq_length,
@@ -62,10 +80,23 @@ impl Batcher {
     ///
     /// # Errors
     /// When its instances cannot be read.
+    ///
+    /// # Panics
+    /// When batches come in parts.
     pub fn batch(&mut self, step: u64) -> Result<Batch, Error> {
-        let Made { batch, instances } = self.source.make(step)?;
+        let mut parts = self.parts(step)?;
+        assert_eq!(parts.len(), 1, "a batch in parts");
+        Ok(parts.remove(0))
+    }
+
+    /// Its parts.
+    ///
+    /// # Errors
+    /// As [`Batcher::batch`].
+    pub fn parts(&mut self, step: u64) -> Result<Vec<Batch>, Error> {
+        let Made { parts, instances } = self.source.make(step)?;
         self.last = instances;
-        Ok(batch)
+        Ok(parts)
     }
 
     /// The first `count` instances of the batch made last, or all of them if it has no more.
@@ -80,7 +111,7 @@ impl Batcher {
 
 /// A batch and the instances it was made of.
 pub(super) struct Made {
-    batch: Batch,
+    parts: Vec<Batch>,
     instances: Features,
 }
 
@@ -89,6 +120,7 @@ pub(super) struct BatchMaker {
     data: TrainingData,
     limits: BatchLimits,
     batch_size: usize,
+    parts: usize,
     seed: u64,
 }
 
@@ -101,6 +133,8 @@ impl BatchMaker {
     pub(super) fn make(&mut self, step: u64) -> Result<Made, Error> {
         let instances = self.data.batch(step, self.batch_size, self.seed)?;
         let records: Vec<usize> = (0..instances.count()).collect();
-        Ok(Made { batch: Batch::new(&instances, &records, &self.limits)?, instances })
+        let parts = records.chunks(self.batch_size / self.parts);
+        let parts: Result<_, _> = parts.map(|part| Batch::new(&instances, part, &self.limits)).collect();
+        Ok(Made { parts: parts?, instances })
     }
 }

@@ -179,6 +179,11 @@ impl Plan {
         self.commands.push(Command::Clear(tensor));
     }
 
+    /// Number of commands so far: where the next one will be.
+    pub fn position(&self) -> usize {
+        self.commands.len()
+    }
+
     /// Number of dispatches.
     pub fn dispatches(&self) -> usize {
         self.commands.iter().filter(|c| matches!(c, Command::Dispatch(_))).count()

@@ -139,9 +139,22 @@ fn range(places: &[wgpu::Buffer], tensor: &Tensor) -> BufferRange {
 }
 
 impl Program {
+    /// Number of its commands.
+    pub fn commands(&self) -> usize {
+        self.steps.len()
+    }
+
     /// Append the whole program to an encoder.
     pub fn encode(&self, encoder: &mut wgpu::CommandEncoder) {
-        let mut steps = self.steps.iter().peekable();
+        self.encode_range(encoder, 0..self.steps.len());
+    }
+
+    /// Append some of its commands to an encoder, by their [`position`](Plan::position) in the plan.
+    ///
+    /// # Panics
+    /// When the program has not that many.
+    pub fn encode_range(&self, encoder: &mut wgpu::CommandEncoder, commands: std::ops::Range<usize>) {
+        let mut steps = self.steps[commands].iter().peekable();
         while let Some(step) = steps.peek() {
             if let Step::Clear(range) = step {
                 encoder.clear_buffer(&range.buffer, range.offset, Some(range.bytes));

@@ -119,13 +119,33 @@ impl Readback {
     /// # Errors
     /// When the device is lost or an error of it is pending.
     pub async fn finish(&mut self, gpu: &Gpu) -> Result<Vec<u32>, GpuError> {
-        let Some(pending) = self.pending.take() else { return Ok(Vec::new()) };
+        let mut words = Vec::new();
+        if self.is_pending() {
+            words.resize(self.source.bytes as usize / 4, 0);
+            self.finish_into(gpu, &mut words).await?;
+        }
+        Ok(words)
+    }
+
+    /// The same, into words that are there already; they stay as they are when no copy was started.
+    ///
+    /// # Errors
+    /// As [`Readback::finish`].
+    ///
+    /// # Panics
+    /// When there are more or fewer of them than the range has.
+    pub async fn finish_into<T: bytemuck::Pod>(
+        &mut self,
+        gpu: &Gpu,
+        words: &mut [T],
+    ) -> Result<(), GpuError> {
+        let Some(pending) = self.pending.take() else { return Ok(()) };
         pending.finish(gpu).await?;
         let view = self.staging.get_mapped_range(..).map_err(|_| gpu.unmapped())?;
-        let words = bytemuck::pod_collect_to_vec(&view);
+        bytemuck::cast_slice_mut(words).copy_from_slice(&view);
         drop(view);
         self.staging.unmap();
-        Ok(words)
+        Ok(())
     }
 }
 

@@ -42,11 +42,15 @@ pub enum StepWord {
     RingSlot,
     /// Number of the step, from 0.
     Step,
-    /// 1 / Σ weights of the predictions, f32; 0 when there are none.
+    /// Which part of the whole batch this is, from 0.
+    Part,
+    /// 0 for the first part that a device does, 1 for others, which are added to it.
+    Adds,
+    /// 1 / Σ weights of the predictions of the whole batch, f32; 0 when there are none.
     MlmScale,
     /// 1 / (Σ weights + 1e-5), f32: the reference's denominator of the accuracy.
     MlmHitScale,
-    /// 1 / B, f32.
+    /// 1 / B of the whole batch, f32.
     NspScale,
     /// Learning rate, f32.
     LearningRate,

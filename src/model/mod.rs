@@ -8,7 +8,9 @@ pub mod parameters;
 mod encoder;
 mod heads;
 mod inputs;
+mod parts;
 mod step;
 
 pub use inputs::{BatchShape, Inputs, MAX_SEGMENT_ROWS, StepWord};
+pub use parts::{PartSums, Stage};
 pub use step::{StepKind, StepPlan, Task};

@@ -16,6 +16,7 @@
 use super::config::{Activation, BertConfig};
 use super::inputs::{BatchShape, Inputs, StepWord};
 use super::parameters::{Arena, ParameterTable};
+use super::parts::{PartSums, Stages};
 use crate::gpu::{BufferRange, KernelFamily, Plan, Tensor};
 use crate::ops::{
     Dropout, Function, Linear, Metrics, NORM_WORDS, Operand, RECORD_WORDS, activation, activation_backward,
@@ -48,6 +49,23 @@ pub enum Task {
     Gradients,
     /// An update of every parameter too.
     Train(OptimizerOptions),
+    /// The same for a batch that is done in parts, all of the plan's shape: see [`PartSums`].
+    TrainInParts {
+        /// The update rule.
+        optimizer: OptimizerOptions,
+        /// Does this device do several of the parts?
+        several: bool,
+    },
+}
+
+impl Task {
+    /// The update rule, of a training step.
+    pub fn optimizer(&self) -> Option<&OptimizerOptions> {
+        match self {
+            Self::Train(optimizer) | Self::TrainInParts { optimizer, .. } => Some(optimizer),
+            Self::Predict | Self::Evaluate | Self::Gradients => None,
+        }
+    }
 }
 
 impl StepKind {
@@ -81,6 +99,8 @@ pub struct StepPlan {
     pub norm: Option<Norm>,
     /// Dispatches of a layer, forward and backward; 0 backward in a step that has none.
     pub layer_dispatches: [usize; 2],
+    /// What is summed over the parts of a batch, of a step that is done in parts.
+    pub parts: Option<PartSums>,
     /// `[records, 8]`, see [`Metrics`].
     pub ring: Tensor,
     /// `[B·S, H]`. Valid after a step that has no backward.
@@ -147,7 +167,7 @@ impl StepPlan {
             Some(slabs) => Arena::import(&mut plan, "weights", &table, slabs),
             None => Arena::new(&mut plan, "weights", &table),
         };
-        let training = matches!(kind.task, Task::Gradients | Task::Train(_));
+        let training = kind.task == Task::Gradients || kind.task.optimizer().is_some();
         let gradients = training.then(|| Arena::new(&mut plan, "gradients", &table));
         let ring = plan.persistent("metrics ring", kind.records * RECORD_WORDS);
         let builder = Builder {
@@ -173,16 +193,26 @@ impl StepPlan {
         let mlm = builder.mlm_head(&mut plan, sequence_output);
         let nsp = kind.next_sentence.then(|| builder.nsp_head(&mut plan, sequence_output));
 
-        let (mut moments, mut update) = (None, None);
+        let (mut moments, mut update, mut parts) = (None, None, None);
         if kind.task != Task::Predict {
-            let mlm_rows = builder.mlm_loss(&mut plan, mlm.logits, training);
-            let nsp_rows = nsp.as_ref().map(|nsp| builder.nsp_loss(&mut plan, nsp.logits, training));
+            let mut mlm_rows = builder.mlm_loss(&mut plan, mlm.logits, training);
+            let mut nsp_rows = nsp.as_ref().map(|nsp| builder.nsp_loss(&mut plan, nsp.logits, training));
             let step = inputs.scalar(StepWord::Step);
+            if let (Task::TrainInParts { several, .. }, Some(gradients)) = (kind.task, &gradients) {
+                let sums =
+                    PartSums::new(&mut plan, &table, gradients, several, inputs.scalar(StepWord::Adds));
+                mlm_rows = parts.insert(sums).rows(&mut plan, "masked-LM", mlm_rows);
+                nsp_rows = match (nsp_rows, &mut parts) {
+                    (Some(rows), Some(sums)) => Some(sums.rows(&mut plan, "next-sentence", rows)),
+                    (rows, _) => rows,
+                };
+            }
             if training {
                 let mut d_output = builder.mlm_head_backward(&mut plan, &mlm);
                 if let Some(nsp) = &nsp {
                     builder.nsp_head_backward(&mut plan, nsp, sequence_output, d_output);
                 }
+                parts.stage(&mut plan, &table, &["bert.pooler.", "cls."]);
                 for (layer, tape) in layers.iter().enumerate().rev() {
                     let before = plan.dispatches();
                     // The last layer's tensors are still there; those of the others end with its forward.
@@ -191,15 +221,18 @@ impl StepPlan {
                     let tape = again.as_ref().unwrap_or(tape);
                     d_output = builder.layer_backward(&mut plan, layer, tape, d_output);
                     layer_dispatches[1] = plan.dispatches() - before;
+                    parts.stage(&mut plan, &table, &[&format!("bert.encoder.layer.{layer}.")]);
                 }
                 builder.embeddings_backward(&mut plan, &embeddings, d_output);
+                parts.stage(&mut plan, &table, &["bert.embeddings."]);
             }
-            if let Task::Train(options) = kind.task {
+            if let Some(options) = kind.task.optimizer() {
                 let arenas =
                     ["first moments", "second moments"].map(|name| Arena::new(&mut plan, name, &table));
                 let (mlm_loss, nsp_loss) = (mlm_rows.row_loss, nsp_rows.map(|rows| rows.row_loss));
                 let guarded = Guarded { mlm_loss, nsp_loss, step };
-                update = Some(builder.update(&mut plan, &options, &arenas, guarded));
+                let gradients = parts.as_ref().map_or(builder.gradients, |sums| &sums.gradients);
+                update = Some(builder.update(&mut plan, options, gradients, &arenas, guarded));
                 moments = Some(arenas);
             }
             let norm = match update {
@@ -229,6 +262,7 @@ impl StepPlan {
             moments,
             norm: update,
             layer_dispatches,
+            parts,
             ring,
         }
     }
@@ -292,7 +326,8 @@ impl Builder<'_> {
         }
         let y = plan.transient("dropped", x.len());
         let key = [StepWord::DropoutKeyLow, StepWord::DropoutKeyHigh].map(|word| self.inputs.scalar(word));
-        dropout(plan, Dropout { x, y, rate: rate as f32, site, key });
+        let part = self.inputs.scalar(StepWord::Part);
+        dropout(plan, Dropout { x, y, rate: rate as f32, site, key, part });
         y
     }
 
@@ -301,13 +336,14 @@ impl Builder<'_> {
         &self,
         plan: &mut Plan,
         options: &OptimizerOptions,
+        gradients: &Arena,
         moments: &[Arena; 2],
         guarded: Guarded,
     ) -> Norm {
         let slabs: Vec<_> = (0..self.weights.slabs.len())
             .map(|slab| Slab {
                 parameters: self.weights.slabs[slab],
-                gradients: self.gradients.slabs[slab],
+                gradients: gradients.slabs[slab],
                 first_moments: moments[0].slabs[slab],
                 second_moments: moments[1].slabs[slab],
             })

@@ -20,22 +20,34 @@ pub struct Dropout {
     pub site: u32,
     /// Two u32 words the host changes from step to step; equal words give equal masks.
     pub key: [Scalar; 2],
+    /// u32, which part of a batch this is, from 0, in the tensor of the first word of the key: parts have the masks of the
+    /// batch as a whole, if their lengths are multiples of 4.
+    pub part: Scalar,
 }
 
 /// Append a dropout.
 ///
 /// # Panics
-/// When the tensors differ in length or the rate is out of range: a mistake in the caller.
+/// When the tensors differ in length, the rate is out of range, or the part lies elsewhere: a mistake in the caller.
 pub fn dropout(plan: &mut Plan, args: Dropout) {
-    let Dropout { x, y, rate, site, key: [a, b] } = args;
+    let Dropout { x, y, rate, site, key: [a, b], part } = args;
     assert!((0.0..1.0).contains(&rate), "a dropout rate of {rate} keeps nothing or is no probability");
+    assert_eq!(part.tensor, a.tensor, "part and key must lie in one tensor");
     require("x", x, y.len());
     require("y", y, x.len());
     let threshold = (f64::from(rate) * 4_294_967_296.0) as u32;
     plan.dispatch(Dispatch {
         kernel: Kernel { shader: SHADER, entry: "dropout", constants: vec![] },
         bindings: vec![(1, x), (2, y), (3, a.tensor), (4, b.tensor)],
-        params: vec![x.len() as u32, site, threshold, (1.0 / (1.0 - rate)).to_bits(), a.word, b.word],
+        params: vec![
+            x.len() as u32,
+            site,
+            threshold,
+            (1.0 / (1.0 - rate)).to_bits(),
+            a.word,
+            b.word,
+            part.word,
+        ],
         groups: element_grid(x.len()),
     });
 }

@@ -4,6 +4,7 @@
 //! kernels give each row `LANES` invocations of a workgroup of 64: all 64 with a reduction through workgroup
 //! memory in the workgroup family, one without barriers in the others.
 
+mod accumulate;
 mod activation;
 mod adamw;
 mod cross_entropy;
@@ -19,6 +20,7 @@ mod rows;
 mod segment_sum;
 mod softmax;
 
+pub use accumulate::accumulate;
 pub use activation::{Function, activation, activation_backward};
 pub use adamw::{AdamConstants, AdamInputs, Slab, adamw};
 pub use cross_entropy::{CrossEntropy, cross_entropy};

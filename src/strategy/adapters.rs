@@ -39,6 +39,40 @@ pub(super) fn named<'a>(survey: &'a Survey, wanted: &str) -> Result<&'a AdapterR
     }
 }
 
+/// Every GPU, the best one first.
+pub(super) fn gpus(survey: &Survey) -> Vec<&AdapterReport> {
+    let mut gpus = choices(survey);
+    gpus.retain(|adapter| matches!(rank_of_kind(adapter.kind), 0 | 1));
+    gpus.sort_by_key(|adapter| (rank_of_kind(adapter.kind), rank_of_backend(adapter), adapter.index));
+    gpus
+}
+
+/// The GPUs that are like the best one.
+pub(super) fn equal_gpus(survey: &Survey) -> Vec<&AdapterReport> {
+    let mut gpus = gpus(survey);
+    let best = gpus.first().map(|adapter| (adapter.name.clone(), adapter.backend.clone(), adapter.kind));
+    gpus.retain(|adapter| {
+        best.as_ref().is_some_and(|(name, backend, kind)| {
+            (&adapter.name, &adapter.backend, adapter.kind) == (name, backend, *kind)
+        })
+    });
+    gpus
+}
+
+/// The adapters that a user means by a list with commas between, or by a single name, which may have commas itself.
+pub(super) fn all_named<'a>(
+    survey: &'a Survey,
+    wanted: &str,
+) -> Result<Vec<&'a AdapterReport>, StrategyError> {
+    match named(survey, wanted) {
+        Ok(adapter) => Ok(vec![adapter]),
+        Err(StrategyError::AdapterNotFound { .. }) if wanted.contains(',') => {
+            wanted.split(',').map(|wanted| named(survey, wanted)).collect()
+        }
+        Err(error) => Err(error),
+    }
+}
+
 fn by_name<'a>(survey: &'a Survey, wanted: &str) -> Result<&'a AdapterReport, StrategyError> {
     let wanted = wanted.trim().to_lowercase();
     let list = |adapters: &[&AdapterReport]| adapters.iter().map(|adapter| describe(adapter)).collect();

@@ -13,7 +13,7 @@ impl StrategyError {
                 "await getDistributionStrategy() and pass what it resolves to.".into()
             }
             Self::NotGiven | Self::Unknown { .. } => {
-                "use --distribution_strategy auto (the default), or one_device; in code, pass what \
+                "use --distribution_strategy auto (the default), one_device or mirrored; in code, pass what \
                  get_distribution_strategy returns."
                     .into()
             }

@@ -9,6 +9,8 @@ use super::{StrategyError, StrategyRequest, adapters};
 pub enum StrategyKind {
     /// One replica on one adapter.
     OneDevice,
+    /// Several replicas that make the same updates, of their gradients' sum.
+    Mirrored,
 }
 
 impl StrategyKind {
@@ -16,6 +18,7 @@ impl StrategyKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::OneDevice => StrategyRequest::OneDevice.name(),
+            Self::Mirrored => StrategyRequest::Mirrored.name(),
         }
     }
 }
@@ -25,8 +28,10 @@ impl StrategyKind {
 pub struct Strategy {
     /// How the run is spread.
     pub kind: StrategyKind,
-    /// The adapter that trains.
+    /// The adapter that trains; that of the first of several replicas.
     pub adapter: AdapterReport,
+    /// Those of the other replicas. All have the limits that all can keep, since the replicas' tensors are cut alike.
+    pub others: Vec<AdapterReport>,
     /// Why this one, in words.
     pub why: String,
     /// What the user should be told before the run starts.
@@ -39,17 +44,95 @@ impl Strategy {
     /// # Errors
     /// [`StrategyError::DeviceRefused`] when the driver says no.
     pub async fn open(&self, options: DeviceOptions) -> Result<Gpu, StrategyError> {
-        Gpu::open(&self.adapter, options).await.map_err(|error| StrategyError::DeviceRefused {
-            adapter: adapters::describe(&self.adapter),
-            message: match error {
-                GpuError::DeviceRefused { message, .. } => message,
-                other => other.to_string(),
-            },
-        })
+        open(&self.adapter, options).await
+    }
+
+    /// Open the devices of all replicas, the first one first.
+    ///
+    /// # Errors
+    /// As [`Strategy::open`], for the first that a driver refuses.
+    pub async fn open_all(&self, options: DeviceOptions) -> Result<Vec<Gpu>, StrategyError> {
+        let mut devices = Vec::new();
+        for adapter in self.replicas() {
+            devices.push(open(adapter, options).await?);
+        }
+        Ok(devices)
+    }
+
+    /// The adapter of every replica, the first one first.
+    pub fn replicas(&self) -> impl Iterator<Item = &AdapterReport> {
+        std::iter::once(&self.adapter).chain(&self.others)
+    }
+
+    /// The names of their adapters, with ` + ` between.
+    pub fn names(&self) -> String {
+        self.replicas().map(|adapter| &adapter.name[..]).collect::<Vec<_>>().join(" + ")
+    }
+
+    /// The first replica without the others.
+    pub fn first_alone(&self) -> Self {
+        Self { kind: StrategyKind::OneDevice, others: Vec::new(), ..self.clone() }
+    }
+
+    /// So many replicas on each adapter of a mirrored strategy.
+    ///
+    /// # Errors
+    /// [`StrategyError::Unsupported`] for several on an adapter of a strategy of another kind.
+    pub fn with_replicas_per_adapter(self, count: usize) -> Result<Self, StrategyError> {
+        match (self.kind, count) {
+            (_, 1) => Ok(self),
+            (StrategyKind::Mirrored, _) => {
+                let adapters =
+                    self.replicas().flat_map(|adapter| std::iter::repeat_n(adapter.clone(), count));
+                Ok(self.clone().on(adapters.collect()))
+            }
+            (StrategyKind::OneDevice, _) => Err(StrategyError::Unsupported {
+                name: "several replicas on one_device",
+                instead: "use --distribution_strategy mirrored for several replicas",
+            }),
+        }
+    }
+
+    /// The same on adapters of a new survey.
+    ///
+    /// # Errors
+    /// The name of an adapter that is no longer there.
+    pub(crate) async fn again(&self) -> Result<Self, String> {
+        let mut adapters = Vec::new();
+        for adapter in self.replicas() {
+            adapters.push(adapter.again().await.ok_or_else(|| adapter.name.clone())?);
+        }
+        Ok(self.clone().on(adapters))
+    }
+
+    /// The same on other adapters, of which there is at least one.
+    fn on(self, mut adapters: Vec<AdapterReport>) -> Self {
+        if let Some(buffer) = adapters.iter().map(|adapter| adapter.max_buffer_size).min() {
+            let binding = adapters.iter().map(|adapter| adapter.max_binding_size).min().unwrap_or(buffer);
+            for adapter in &mut adapters {
+                (adapter.max_buffer_size, adapter.max_binding_size) = (buffer, binding);
+            }
+        }
+        let others = adapters.split_off(adapters.len().min(1));
+        match adapters.pop() {
+            Some(adapter) => Self { adapter, others, ..self },
+            None => self,
+        }
     }
 }
 
-/// Derive a strategy. `adapter` is an index of the survey, or a part of a name (upper and lower case are the same).
+async fn open(adapter: &AdapterReport, options: DeviceOptions) -> Result<Gpu, StrategyError> {
+    Gpu::open(adapter, options).await.map_err(|error| StrategyError::DeviceRefused {
+        adapter: adapters::describe(adapter),
+        message: match error {
+            GpuError::DeviceRefused { message, .. } => message,
+            other => other.to_string(),
+        },
+    })
+}
+
+/// Derive a strategy. `adapter` is an index of the survey, or a part of a name (upper and lower case are the same); for
+/// replicas on several adapters, indices or names with commas between.
 ///
 /// # Errors
 /// When there is no usable adapter or not the one named, and for every request that is not built here.
@@ -60,10 +143,23 @@ pub fn get_distribution_strategy(
 ) -> Result<Strategy, StrategyError> {
     let unsupported = |instead| Err(StrategyError::Unsupported { name: request.name(), instead });
     match request {
+        StrategyRequest::Auto if adapter.is_none() => match adapters::equal_gpus(survey) {
+            several if several.len() > 1 => Ok(mirrored(request, several)),
+            _ => one_device(request, survey, adapter),
+        },
         StrategyRequest::Auto | StrategyRequest::OneDevice => one_device(request, survey, adapter),
         StrategyRequest::Off => Err(StrategyError::NotGiven),
-        StrategyRequest::Mirrored | StrategyRequest::MultiWorkerMirrored => {
-            unsupported("this version trains on one device: use auto or one_device")
+        StrategyRequest::Mirrored => match adapter {
+            Some(wanted) if !survey.adapters.is_empty() => {
+                Ok(mirrored(request, adapters::all_named(survey, wanted)?))
+            }
+            _ => match adapters::gpus(survey) {
+                gpus if gpus.is_empty() => Ok(mirrored(request, vec![adapters::best(survey)?])),
+                gpus => Ok(mirrored(request, gpus)),
+            },
+        },
+        StrategyRequest::MultiWorkerMirrored => {
+            unsupported("this version trains on one machine: use auto, one_device or mirrored")
         }
         StrategyRequest::Tpu => {
             unsupported("a TPU is not reached through WebGPU: use auto or one_device on a GPU")
@@ -72,6 +168,24 @@ pub fn get_distribution_strategy(
             "parameters live on the device that trains, without a server between: use auto or one_device",
         ),
     }
+}
+
+/// A replica on each of these adapters, of which there is at least one.
+fn mirrored(request: StrategyRequest, adapters: Vec<&AdapterReport>) -> Strategy {
+    let names: Vec<_> = adapters.iter().map(|adapter| adapters::describe(adapter)).collect();
+    let why = format!("{}: a replica on each of {}", request.name(), names.join(" and "));
+    let (kind, notice) = (StrategyKind::Mirrored, slow(&adapters));
+    let strategy = Strategy { kind, adapter: adapters[0].clone(), others: Vec::new(), why, notice };
+    strategy.on(adapters.into_iter().cloned().collect())
+}
+
+/// What to tell where only the processor computes.
+fn slow(adapters: &[&AdapterReport]) -> Option<String> {
+    let names: Vec<_> = adapters.iter().map(|adapter| &adapter.name[..]).collect();
+    let verb = if names.len() == 1 { "computes" } else { "compute" };
+    let all_software = adapters.iter().all(|adapter| adapter.kind == AdapterKind::Software);
+    all_software
+        .then(|| format!("No GPU in use: {} {verb} on the processor, which is slow.", names.join(" and ")))
 }
 
 fn one_device(
@@ -94,7 +208,6 @@ fn one_device(
             (adapter, why)
         }
     };
-    let notice = (adapter.kind == AdapterKind::Software)
-        .then(|| format!("No GPU in use: {} computes on the processor, which is slow.", adapter.name));
-    Ok(Strategy { kind: StrategyKind::OneDevice, adapter: adapter.clone(), why, notice })
+    let (kind, others, notice) = (StrategyKind::OneDevice, Vec::new(), slow(&[adapter]));
+    Ok(Strategy { kind, adapter: adapter.clone(), others, why, notice })
 }

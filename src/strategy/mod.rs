@@ -31,11 +31,13 @@
 
 mod adapters;
 mod advice;
+mod all_reduce;
 mod derive;
 mod error;
 mod request;
 
 pub use adapters::shortcoming;
+pub use all_reduce::{Algorithm, AlgorithmError, AllReduce, packs, sum};
 pub use derive::{Strategy, StrategyKind, get_distribution_strategy};
 pub use error::StrategyError;
 pub use request::StrategyRequest;

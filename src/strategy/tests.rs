@@ -57,7 +57,7 @@ fn auto_takes_the_best_kind() {
         (&[LLVMPIPE, OTHER, VIRTIO], 2),
         (&[LLVMPIPE, OTHER], 1),
         (&[LLVMPIPE], 0),
-        (&[NVIDIA, NVIDIA], 0),
+        (&[NVIDIA, INTEL], 0),
         (&[LLVMPIPE, NVIDIA_GL], 1),
     ] {
         let strategy = auto(&survey(adapters)).unwrap();
@@ -169,7 +169,6 @@ fn strategies_not_built_here_are_refused_by_name_whatever_adapters_there_are() {
     let one = survey(&[NVIDIA]);
     let refused = |request| get_distribution_strategy(request, &one, None).unwrap_err();
     for request in [
-        StrategyRequest::Mirrored,
         StrategyRequest::MultiWorkerMirrored,
         StrategyRequest::Tpu,
         StrategyRequest::ParameterServer,
@@ -184,6 +183,53 @@ fn strategies_not_built_here_are_refused_by_name_whatever_adapters_there_are() {
     let off = refused(StrategyRequest::Off);
     assert_eq!(off.reason(), "not_given");
     assert_eq!(off.to_string(), StrategyError::NotGiven.to_string());
+}
+
+/// What there is after these adapters are mirrored: the kind, and the index of every replica's adapter.
+fn mirrored(survey: &Survey, adapter: Option<&str>) -> Result<(StrategyKind, Vec<usize>), StrategyError> {
+    let strategy = get_distribution_strategy(StrategyRequest::Mirrored, survey, adapter)?;
+    Ok((strategy.kind, strategy.replicas().map(|adapter| adapter.index).collect()))
+}
+
+#[test]
+fn mirrored_takes_every_gpu_or_those_named() {
+    let all = survey(&[LLVMPIPE, INTEL, NVIDIA, NVIDIA_GL, OTHER]);
+    let found = |indices: &[usize]| (StrategyKind::Mirrored, indices.to_vec());
+    assert_eq!(mirrored(&all, None).unwrap(), found(&[2, 1]));
+    assert_eq!(mirrored(&all, Some("1, 0")).unwrap(), found(&[1, 0]));
+    assert_eq!(mirrored(&all, Some("llvmpipe,geforce")).unwrap(), found(&[0, 2]));
+    // A whole name may have a comma.
+    assert_eq!(mirrored(&all, Some(LLVMPIPE.0)).unwrap(), found(&[0]));
+    assert_eq!(mirrored(&survey(&[LLVMPIPE]), None).unwrap(), found(&[0]));
+    assert!(mirrored(&all, Some("1,radeon")).unwrap_err().to_string().contains("radeon"));
+    assert_eq!(mirrored(&survey(&[]), None).unwrap_err().reason(), "no_adapter");
+}
+
+#[test]
+fn auto_mirrors_equal_gpus_only() {
+    let kinds = |adapters: &[_]| {
+        (auto(&survey(adapters)).unwrap().kind, auto(&survey(adapters)).unwrap().others.len())
+    };
+    assert_eq!(kinds(&[NVIDIA, NVIDIA]), (StrategyKind::Mirrored, 1));
+    assert_eq!(kinds(&[INTEL, NVIDIA]), (StrategyKind::OneDevice, 0));
+    assert_eq!(kinds(&[NVIDIA, NVIDIA_DX12, NVIDIA_GL]), (StrategyKind::OneDevice, 0));
+    assert_eq!(kinds(&[LLVMPIPE, LLVMPIPE]), (StrategyKind::OneDevice, 0));
+    let named =
+        get_distribution_strategy(StrategyRequest::Auto, &survey(&[NVIDIA, NVIDIA]), Some("1")).unwrap();
+    assert_eq!(named.kind, StrategyKind::OneDevice);
+}
+
+#[test]
+fn replicas_share_the_least_limits_and_adapters() {
+    let mut two = survey(&[NVIDIA, INTEL]);
+    two.adapters[1].max_binding_size = 1 << 20;
+    let strategy = get_distribution_strategy(StrategyRequest::Mirrored, &two, None).unwrap();
+    assert!(strategy.replicas().all(|adapter| adapter.max_binding_size == 1 << 20));
+    let four = strategy.with_replicas_per_adapter(2).unwrap();
+    let indices: Vec<_> = four.replicas().map(|adapter| adapter.index).collect();
+    assert_eq!(indices, [0, 0, 1, 1]);
+    let error = auto(&survey(&[NVIDIA])).unwrap().with_replicas_per_adapter(2).unwrap_err();
+    assert!(error.to_string().contains("mirrored"), "{error}");
 }
 
 #[test]

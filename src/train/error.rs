@@ -36,6 +36,33 @@ pub enum TrainError {
         /// What it must be.
         expected: &'static str,
     },
+    /// A batch that cannot be cut into equal parts.
+    #[error(
+        "a batch of {batch_size} cannot be cut into {parts} equal parts; {}",
+        nearest(*.below, *.above)
+    )]
+    Uneven {
+        /// The batch.
+        batch_size: usize,
+        /// Its parts: as many as all devices do together.
+        parts: usize,
+        /// The next smaller batch that can be cut so; 0 when there is none.
+        below: usize,
+        /// The next larger one.
+        above: usize,
+    },
+    /// Replicas whose weights are no longer the same.
+    #[error(
+        "the replicas {} and {} have different weights in {parameter}, though they made the same updates: one of the \
+         adapters computes wrong numbers. Train without it (--adapter)",
+        .replicas[0], .replicas[1]
+    )]
+    Drift {
+        /// Two that differ, with their adapters.
+        replicas: [String; 2],
+        /// The first parameter in which they do.
+        parameter: String,
+    },
     /// The step needs more memory than the adapter grants.
     #[error("a batch of {batch_size} does not fit this adapter: {source}. {}", fitting(*.largest))]
     DoesNotFit {
@@ -188,6 +215,13 @@ fn left_out(in_a_row: u64) -> String {
     match in_a_row {
         1 => "Its update was not made, so the weights are as they were before".into(),
         steps => format!("The updates of {steps} steps in a row were left out"),
+    }
+}
+
+fn nearest(below: usize, above: usize) -> String {
+    match below {
+        0 => format!("the nearest that can is {above}"),
+        below => format!("the nearest that can are {below} and {above}"),
     }
 }
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use web_time::Instant;
 
-use super::plan::{Wanted, check};
+use super::layout::Layout;
+use super::plan::check;
 use super::run::{batch_limits, initial_tensors, step_scalars};
 use super::{PretrainOptions, TrainError, Trainer};
 use crate::data::{Batcher, Features, PythonRandom};
@@ -27,14 +28,16 @@ pub async fn measure_step(
     seq_length: usize,
     predictions: usize,
 ) -> Result<Duration, TrainError> {
-    let strategy = strategy.ok_or(StrategyError::NotGiven)?;
+    // Of one replica: nobody waits for another.
+    let one = strategy.ok_or(StrategyError::NotGiven)?.first_alone();
     let shape = BatchShape { batch_size: options.batch_size, seq_length, predictions };
     check(options, shape)?;
-    let step = Wanted::training(&strategy.adapter, options).fitting(&strategy.adapter, shape)?;
+    let (layout, mut steps) = Layout::new(&one, options, shape)?;
     let features = random_features(shape, options);
-    let mut batcher = Batcher::new(features, options.batch_size, options.seed, batch_limits(options))?;
-    let gpu = Arc::new(strategy.open(options.device).await?);
-    let mut trainer = Trainer::compile(gpu, step).await?;
+    let (parts, limits) = (layout.accumulation, batch_limits(options));
+    let mut batcher = Batcher::in_parts(features, options.batch_size, parts, options.seed, limits)?;
+    let gpu = Arc::new(one.open(options.device).await?);
+    let mut trainer = Trainer::compile(gpu, steps.remove(0)).await?;
     trainer.write_weights(&initial_tensors(options));
 
     // The first step warms caches up; from then on rounds get longer until one is long enough.
@@ -62,7 +65,7 @@ async fn steps_take(
     let start = Instant::now();
     let last = steps.end - 1;
     for step in steps {
-        trainer.submit(&batcher.batch(step)?, &step_scalars(options, step, 0), step == last).await?;
+        trainer.submit_parts(&batcher.parts(step)?, &step_scalars(options, step, 0), step == last).await?;
     }
     trainer.metrics().await?;
     Ok(start.elapsed())

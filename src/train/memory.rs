@@ -33,15 +33,12 @@ impl RunMemory {
         };
         name("weights", &step.weights);
         step.gradients.iter().for_each(|arena| name("gradients", arena));
+        step.parts.iter().for_each(|sums| name("gradients", &sums.gradients));
         step.moments.iter().flatten().for_each(|arena| name("moments", arena));
         let planned = |purpose| {
             let all = memory.buffers.iter().zip(&purposes);
             let buffers = all.filter(|(_, its)| **its == purpose).map(|(buffer, _)| buffer.clone()).collect();
             MemoryUse { purpose, buffers }
-        };
-        let buffer = |name: &str, bytes| {
-            let tensors = vec![PlannedTensor { name: name.into(), bytes }];
-            PlannedBuffer { tensors, bytes, shared: false }
         };
         let mut transfers = vec![buffer("upload", step.inputs.all.len() as u64 * 4); UPLOADS];
         transfers.push(buffer("metrics", step.ring.len() as u64 * 4));
@@ -55,10 +52,35 @@ impl RunMemory {
         Self { uses }
     }
 
+    /// Of several replicas together, with what their gradients go down and up through; `step` is that of the first.
+    pub(super) fn of_replicas(memories: Vec<Self>, step: &StepPlan) -> Self {
+        let (mut all, replicas) = (Self::default(), memories.len());
+        for part in memories.into_iter().flat_map(|memory| memory.uses) {
+            match all.uses.iter_mut().find(|there| there.purpose == part.purpose) {
+                Some(there) => there.buffers.extend(part.buffers),
+                None => all.uses.push(part),
+            }
+        }
+        let transfers = all.uses.iter_mut().find(|part| part.purpose == "transfers");
+        if let (Some(transfers), Some(sums), 2..) = (transfers, &step.parts, replicas) {
+            for sum in sums.stages.iter().flat_map(|stage| &stage.sums) {
+                let staging = buffer("sums of gradients", sum.len() as u64 * 4);
+                transfers.buffers.extend(vec![staging; 2 * replicas]);
+            }
+        }
+        all
+    }
+
     /// Bytes of all buffers together.
     pub fn bytes(&self) -> u64 {
         self.uses.iter().map(MemoryUse::bytes).sum()
     }
+}
+
+/// A buffer for a single thing.
+fn buffer(name: &str, bytes: u64) -> PlannedBuffer {
+    let tensors = vec![PlannedTensor { name: name.into(), bytes }];
+    PlannedBuffer { tensors, bytes, shared: false }
 }
 
 impl MemoryUse {

@@ -3,19 +3,48 @@
 use std::sync::Arc;
 
 use super::evaluate::{Deal, Evaluator};
-use super::plan::Wanted;
+use super::layout::Layout;
+use super::mirror::Mirror;
 use super::predict::LivePredictor;
 use super::self_test::{bundled, check_device};
-use super::{Compiling, PretrainOptions, TrainError, Trainer};
-use crate::gpu::Gpu;
+use super::{Compiling, PretrainOptions, Snapshot, StepScalars, TrainError, Trainer};
+use crate::data::Batch;
+use crate::gpu::{Gpu, GpuError};
 use crate::model::{BatchShape, StepPlan};
-use crate::strategy::Strategy;
+use crate::strategy::{Strategy, StrategyError};
 
 /// What of a run lives on its device: all of it goes when that is lost, and can be made again from a snapshot.
 pub(super) struct OnDevice {
+    /// That of the first replica, which speaks for all.
     pub trainer: Trainer,
+    /// The others.
+    pub mirror: Option<Mirror>,
     pub evaluator: Option<Evaluator>,
     pub predictor: LivePredictor,
+    pub layout: Layout,
+}
+
+impl OnDevice {
+    /// Writes a state to all replicas; the result is the number of steps done.
+    pub fn restore(&self, snapshot: &Snapshot) -> Result<u64, TrainError> {
+        for other in self.mirror.iter().flat_map(Mirror::others) {
+            snapshot.restore(other)?;
+        }
+        snapshot.restore(&self.trainer)
+    }
+
+    /// One step on all parts of a batch; see [`Trainer::submit`].
+    pub async fn submit(
+        &mut self,
+        parts: &[Batch],
+        scalars: &StepScalars,
+        read_metrics: bool,
+    ) -> Result<(), GpuError> {
+        match &mut self.mirror {
+            Some(mirror) => mirror.submit(&mut self.trainer, parts, scalars, read_metrics).await,
+            None => self.trainer.submit_parts(parts, scalars, read_metrics).await,
+        }
+    }
 }
 
 /// How a run is set up on a device.
@@ -28,56 +57,69 @@ pub(super) struct Setup<'a> {
 }
 
 impl Setup<'_> {
-    /// The step that is trained, where it fits the strategy's adapter.
-    pub fn plan(&self) -> Result<StepPlan, TrainError> {
-        let adapter = &self.strategy.adapter;
-        Wanted::training(adapter, self.options).fitting(adapter, self.shape)
+    /// How batches are cut, and the step that each replica trains, where they fit the strategy's adapters.
+    pub fn plan(&self) -> Result<(Layout, Vec<StepPlan>), TrainError> {
+        Layout::new(&self.strategy, self.options, self.shape)
     }
 
-    /// Opens the strategy's device.
-    pub async fn open(&self) -> Result<Gpu, TrainError> {
-        Ok(self.strategy.open(self.options.device).await?)
+    /// Opens the strategy's devices.
+    pub async fn open(&self) -> Result<Vec<Gpu>, TrainError> {
+        Ok(self.strategy.open_all(self.options.device).await?)
     }
 
-    /// Opens another one where the adapter of the lost one is still there; otherwise the error says what is not.
-    pub async fn open_again(&mut self) -> Result<Gpu, String> {
-        let adapter = &mut self.strategy.adapter;
-        *adapter =
-            adapter.again().await.ok_or_else(|| format!("the adapter {} is not there", adapter.name))?;
-        Gpu::open(adapter, self.options.device).await.map_err(|error| error.to_string())
+    /// Opens others where the adapters of the lost ones are still there; otherwise the error says what is not.
+    pub async fn open_again(&mut self) -> Result<Vec<Gpu>, String> {
+        let again = self.strategy.again().await;
+        self.strategy = again.map_err(|adapter| format!("the adapter {adapter} is not there"))?;
+        let opened = self.strategy.open_all(self.options.device).await;
+        opened.map_err(|error| match error {
+            StrategyError::DeviceRefused { message, .. } => message,
+            other => other.to_string(),
+        })
     }
 
-    /// Checks what a device computes, and compiles and allocates everything on it. No weights are written.
+    /// Checks what the devices compute, and compiles and allocates everything on them. No weights are written.
     pub async fn set_up(
         &self,
-        gpu: Gpu,
-        plan: StepPlan,
+        gpus: Vec<Gpu>,
+        plan: (Layout, Vec<StepPlan>),
         compiling: impl FnMut(Compiling),
     ) -> Result<OnDevice, TrainError> {
-        let gpu = Arc::new(gpu);
-        match self.compile(gpu.clone(), plan, compiling).await {
-            Err(error) => Err(error.or_loss_of(&gpu).await),
+        let gpus: Vec<_> = gpus.into_iter().map(Arc::new).collect();
+        match self.compile(&gpus, plan, compiling).await {
+            Err(mut error) => {
+                for gpu in &gpus {
+                    error = error.or_loss_of(gpu).await;
+                }
+                Err(error)
+            }
             set_up => set_up,
         }
     }
 
     async fn compile(
         &self,
-        gpu: Arc<Gpu>,
-        plan: StepPlan,
+        gpus: &[Arc<Gpu>],
+        (layout, plans): (Layout, Vec<StepPlan>),
         mut compiling: impl FnMut(Compiling),
     ) -> Result<OnDevice, TrainError> {
         let options = self.options;
-        let kernels = plan.plan.kernels();
-        let total = kernels.len();
-        gpu.compile(&kernels, |done| compiling(Compiling { done, total })).await?;
-        check_device(&gpu, &bundled()).await?;
-        let trainer = Trainer::compile(gpu, plan).await?;
+        let mut trainers = Vec::with_capacity(plans.len());
+        for (gpu, plan) in gpus.iter().zip(plans) {
+            let kernels = plan.plan.kernels();
+            let total = kernels.len();
+            gpu.compile(&kernels, |done| compiling(Compiling { done, total })).await?;
+            check_device(gpu, &bundled()).await?;
+            trainers.push(Trainer::compile(gpu.clone(), plan).await?);
+        }
+        let trainer = trainers.remove(0);
+        let all_reduce = options.distribution.all_reduce;
+        let mirror = (!trainers.is_empty()).then(|| Mirror::new(&trainer, trainers, all_reduce));
         let evaluator = match self.evaluation {
             None => None,
             Some(deal) => Some(Evaluator::of_training(&trainer, deal, &options.config).await?),
         };
         let predictor = LivePredictor::new(options.use_next_sentence_label);
-        Ok(OnDevice { trainer, evaluator, predictor })
+        Ok(OnDevice { trainer, mirror, evaluator, predictor, layout })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Evaluation, Suspicion, TrainError};
+use super::{Distribution, Evaluation, ReplicaReport, Suspicion, TrainError};
 use crate::checkpoint::NamedTensor;
 use crate::gpu::DeviceOptions;
 use crate::model::config::BertConfig;
@@ -40,6 +40,8 @@ pub struct PretrainOptions {
     pub output_bias_init: OutputBiasInit,
     /// How the device is opened.
     pub device: DeviceOptions,
+    /// How a step is spread.
+    pub distribution: Distribution,
 }
 
 impl PretrainOptions {
@@ -170,14 +172,18 @@ pub enum Event {
 /// What is known before the first step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Started {
-    /// The adapter's name.
+    /// The adapter's name; of several replicas all names, with `+` between.
     pub adapter: String,
     /// Trainable parameters.
     pub parameters: usize,
-    /// Device memory of the run, in bytes.
+    /// Device memory of the run, in bytes, of all replicas together.
     pub bytes: u64,
-    /// Dispatches in a step.
+    /// Dispatches in a step; where its batch is done in parts, for one of them and for the update.
     pub dispatches: usize,
+    /// Parts of a batch that a device does one after another before the update.
+    pub gradient_accumulation_steps: usize,
+    /// What else there is to know about how the batch is cut.
+    pub notice: Option<String>,
     /// Loss of a model that finds all V words equally likely: ln V, in nats.
     pub uniform_loss: f64,
     /// Loss of a model that knows word frequencies only, in nats.
@@ -234,6 +240,8 @@ pub struct Trained {
     pub stopped: bool,
     /// The last progress told.
     pub last: Option<Progress>,
+    /// What the replicas took, where there were several; since the last loss of a device.
+    pub replicas: Option<ReplicaReport>,
 }
 
 #[cfg(test)]
@@ -255,6 +263,7 @@ mod tests {
             recompute: false,
             output_bias_init: OutputBiasInit::Zeros,
             device: DeviceOptions::default(),
+            distribution: Distribution::default(),
         }
     }
 

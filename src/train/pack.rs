@@ -18,6 +18,32 @@ pub struct StepScalars {
     pub rates: [f32; 4],
 }
 
+/// Which part of a step's batch a smaller one is, and what the whole comes to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Share {
+    /// Number of the part, from 0, of all equal parts: it has the dropout masks that its rows have in the whole.
+    pub part: usize,
+    /// Is it added to one that the device did before, in the same step?
+    pub adds: bool,
+    /// Σ weights of the whole batch's predictions.
+    pub weight: f64,
+    /// Its sequences.
+    pub sequences: usize,
+}
+
+impl Share {
+    /// The first of such parts.
+    pub fn first_of(parts: &[Batch]) -> Self {
+        let weights = parts.iter().flat_map(|batch| &batch.mlm_weights);
+        Self {
+            part: 0,
+            adds: false,
+            weight: weights.map(|weight| f64::from(*weight)).sum(),
+            sequences: parts.iter().map(|batch| batch.batch_size).sum(),
+        }
+    }
+}
+
 /// The key of a step's dropout masks: `seed` and `step` mixed so that neighbours have nothing in common
 /// (the finalizer of SplitMix64, applied to one and then to both).
 pub fn dropout_key(seed: u64, step: u64) -> u64 {
@@ -34,7 +60,7 @@ pub fn dropout_key(seed: u64, step: u64) -> u64 {
 ///
 /// # Panics
 /// When the batch has another shape than the plan: a mistake in the caller.
-pub fn pack(inputs: &Inputs, batch: &Batch, scalars: &StepScalars) -> Vec<u32> {
+pub fn pack(inputs: &Inputs, batch: &Batch, share: &Share, scalars: &StepScalars) -> Vec<u32> {
     let mut words = vec![0; inputs.all.len()];
     let mut put = |tensor: Tensor, values: &[u32], exact: bool| {
         assert!(
@@ -64,12 +90,12 @@ pub fn pack(inputs: &Inputs, batch: &Batch, scalars: &StepScalars) -> Vec<u32> {
     let (offsets, slots) = inputs.predictions_by_row;
     put(offsets, &batch.prediction_offsets, true);
     put(slots, &batch.prediction_slots, false);
-    put(inputs.scalars, &scalar_words(batch, segments, scalars), false);
+    put(inputs.scalars, &scalar_words(share, segments, scalars), false);
     words
 }
 
-fn scalar_words(batch: &Batch, segments: [&Segments; 3], scalars: &StepScalars) -> Vec<u32> {
-    let weight: f64 = batch.mlm_weights.iter().map(|w| f64::from(*w)).sum();
+fn scalar_words(share: &Share, segments: [&Segments; 3], scalars: &StepScalars) -> Vec<u32> {
+    let Share { part, adds, weight, sequences } = *share;
     let mlm_scale = if weight > 0.0 { 1.0 / weight } else { 0.0 };
     let mut words = vec![0; StepWord::COUNT];
     let mut set = |word: StepWord, value: u32| words[word as usize] = value;
@@ -77,9 +103,11 @@ fn scalar_words(batch: &Batch, segments: [&Segments; 3], scalars: &StepScalars) 
     set(StepWord::DropoutKeyHigh, (scalars.dropout_key >> 32) as u32);
     set(StepWord::RingSlot, scalars.ring_slot);
     set(StepWord::Step, scalars.step as u32);
+    set(StepWord::Part, part as u32);
+    set(StepWord::Adds, adds.into());
     set(StepWord::MlmScale, (mlm_scale as f32).to_bits());
     set(StepWord::MlmHitScale, ((1.0 / (weight + 1e-5)) as f32).to_bits());
-    set(StepWord::NspScale, (1.0 / batch.batch_size as f32).to_bits());
+    set(StepWord::NspScale, (1.0 / sequences as f32).to_bits());
     let rates =
         [StepWord::LearningRate, StepWord::AdamRate, StepWord::FirstCorrection, StepWord::SecondCorrection];
     for (word, rate) in rates.into_iter().zip(scalars.rates) {

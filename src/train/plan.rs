@@ -1,7 +1,8 @@
 //! What a run takes on an adapter: planned without a device, as the run itself plans it.
 
+use super::layout::Layout;
 use super::{PretrainOptions, RunMemory, TrainError};
-use crate::gpu::{AdapterReport, GpuError, KernelFamily, MemoryPlan};
+use crate::gpu::{AdapterReport, GpuError, KernelFamily};
 use crate::model::config::BertConfig;
 use crate::model::parameters::parameter_shapes;
 use crate::model::{BatchShape, StepKind, StepPlan, Task};
@@ -15,12 +16,15 @@ const BYTES_PER_PARAMETER: u64 = 16;
 pub struct RunPlan {
     /// Trainable parameters.
     pub parameters: u64,
-    /// Device memory, in bytes. Where the run does not fit, that of weights, gradients and moments alone.
+    /// Device memory, in bytes, of all replicas together. Where the run does not fit, that of weights, gradients and moments
+    /// alone.
     pub bytes: u64,
     /// What that memory is for; nothing where the run does not fit.
     pub memory: RunMemory,
-    /// Dispatches in a step; 0 where the run does not fit.
+    /// Dispatches in a step, as in [`Started`](super::Started); 0 where the run does not fit.
     pub dispatches: usize,
+    /// Parts of a batch that the device does one after another before the update; 1 where the run does not fit.
+    pub gradient_accumulation_steps: usize,
     /// [`TrainError::DoesNotFit`], where it does not.
     pub misfit: Option<TrainError>,
 }
@@ -32,7 +36,7 @@ pub struct RunPlan {
 /// use wgpu_bert::model::config::BertConfig;
 /// use wgpu_bert::optimizer::{OptimizerKind, OptimizerOptions, Schedule};
 /// use wgpu_bert::strategy::{StrategyRequest, get_distribution_strategy};
-/// use wgpu_bert::train::{OutputBiasInit, PretrainOptions, plan_run};
+/// use wgpu_bert::train::{Distribution, OutputBiasInit, PretrainOptions, plan_run};
 ///
 /// let options = PretrainOptions {
 ///     config: BertConfig::preset("tiny", 30522)?,
@@ -47,6 +51,7 @@ pub struct RunPlan {
 ///     recompute: false,
 ///     output_bias_init: OutputBiasInit::Zeros,
 ///     device: DeviceOptions::default(),
+///     distribution: Distribution::default(),
 /// };
 /// let strategy = get_distribution_strategy(StrategyRequest::Auto, &pollster::block_on(survey()), None)?;
 /// let plan = plan_run(Some(&strategy), &options, 128, 20)?;
@@ -63,25 +68,37 @@ pub fn plan_run(
     seq_length: usize,
     predictions: usize,
 ) -> Result<RunPlan, TrainError> {
-    let adapter = &strategy.ok_or(StrategyError::NotGiven)?.adapter;
+    let strategy = strategy.ok_or(StrategyError::NotGiven)?;
     let shape = BatchShape { batch_size: options.batch_size, seq_length, predictions };
     check(options, shape)?;
     let shapes = parameter_shapes(&options.config, options.use_next_sentence_label);
     let parameters = shapes.iter().map(|(_, shape)| words(shape)).fold(0, u64::saturating_add);
-    let wanted = Wanted::training(adapter, options);
-    Ok(match wanted.plan(adapter, shape) {
-        Ok((step, memory)) => {
-            let memory = RunMemory::new(&step, &memory);
-            let dispatches = step.plan.dispatches();
-            RunPlan { parameters, bytes: memory.bytes(), memory, dispatches, misfit: None }
+    Ok(match Layout::new(strategy, options, shape) {
+        Ok((layout, steps)) => {
+            let memory_of = |(step, adapter): (&StepPlan, &AdapterReport)| {
+                let memory = step.plan.memory(adapter.max_buffer_size, adapter.max_binding_size)?;
+                Ok(RunMemory::new(step, &memory))
+            };
+            let memories = steps.iter().zip(strategy.replicas()).map(memory_of);
+            let memory = RunMemory::of_replicas(memories.collect::<Result<_, GpuError>>()?, &steps[0]);
+            RunPlan {
+                parameters,
+                bytes: memory.bytes(),
+                memory,
+                dispatches: steps[0].plan.dispatches(),
+                gradient_accumulation_steps: layout.accumulation,
+                misfit: None,
+            }
         }
-        Err(source) => RunPlan {
+        Err(misfit @ TrainError::DoesNotFit { .. }) => RunPlan {
             parameters,
             bytes: parameters.saturating_mul(BYTES_PER_PARAMETER),
             memory: RunMemory::default(),
             dispatches: 0,
-            misfit: Some(wanted.does_not_fit(adapter, shape, source)),
+            gradient_accumulation_steps: 1,
+            misfit: Some(misfit),
         },
+        Err(error) => return Err(error),
     })
 }
 
@@ -107,11 +124,11 @@ pub(super) struct Wanted<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    /// The step of a run.
-    pub fn training(adapter: &AdapterReport, options: &'a PretrainOptions) -> Self {
+    /// A step of a run.
+    pub fn training(adapter: &AdapterReport, options: &'a PretrainOptions, task: Task) -> Self {
         let kind = StepKind {
             next_sentence: options.use_next_sentence_label,
-            task: Task::Train(options.optimizer),
+            task,
             records: options.steps_per_loop,
             recompute: options.recompute,
         };
@@ -120,17 +137,14 @@ impl<'a> Wanted<'a> {
 
     /// The step; [`TrainError::DoesNotFit`] where its tensors do not fit the adapter.
     pub fn fitting(self, adapter: &AdapterReport, shape: BatchShape) -> Result<StepPlan, TrainError> {
-        match self.plan(adapter, shape) {
-            Ok((step, _)) => Ok(step),
-            Err(source) => Err(self.does_not_fit(adapter, shape, source)),
-        }
+        self.plan(adapter, shape).map_err(|source| self.does_not_fit(adapter, shape, source))
     }
 
-    fn plan(self, adapter: &AdapterReport, shape: BatchShape) -> Result<(StepPlan, MemoryPlan), GpuError> {
+    fn plan(self, adapter: &AdapterReport, shape: BatchShape) -> Result<StepPlan, GpuError> {
         check_size(adapter, self.config, shape)?;
         let step = StepPlan::new(self.config, shape, self.kind, self.family, adapter.max_slab());
-        let memory = step.plan.memory(adapter.max_buffer_size, adapter.max_binding_size)?;
-        Ok((step, memory))
+        step.plan.memory(adapter.max_buffer_size, adapter.max_binding_size)?;
+        Ok(step)
     }
 
     fn does_not_fit(self, adapter: &AdapterReport, shape: BatchShape, source: GpuError) -> TrainError {

@@ -10,7 +10,7 @@ use web_time::Instant;
 
 use super::ledger::Ledger;
 use super::on_device::{OnDevice, Setup};
-use super::{Compiling, Event, Running, Snapshot, StepMetrics, TrainError, Trainer};
+use super::{Compiling, Event, Running, Snapshot, StepMetrics, TrainError};
 use crate::gpu::{Gpu, sleep};
 
 /// Losses of the device without a new step in between, after which a run ends.
@@ -78,9 +78,9 @@ impl<'a> Recovery<'a> {
     /// Why it cannot be set up, or as [`Recovery::another_device`].
     pub async fn first_device(&mut self, mut tell: impl FnMut(Event)) -> Result<OnDevice, TrainError> {
         let plan = self.setup.plan()?;
-        let gpu = self.setup.open().await?;
+        let gpus = self.setup.open().await?;
         let compiling = |compiling: Compiling| tell(Event::Compiling(compiling));
-        match self.setup.set_up(gpu, plan, compiling).await {
+        match self.setup.set_up(gpus, plan, compiling).await {
             Err(error) if error.is_loss() => {
                 self.another_device(self.step(), error, async |event| tell(event)).await
             }
@@ -101,8 +101,8 @@ impl<'a> Recovery<'a> {
         loop {
             self.count_loss(told, &error)?;
             tell(Event::DeviceLost { step: self.step(), message: error.device_message() }).await;
-            let gpu = self.open_again(&mut tell).await?;
-            match self.setup.set_up(gpu, self.setup.plan()?, |_| {}).await {
+            let gpus = self.open_again(&mut tell).await?;
+            match self.setup.set_up(gpus, self.setup.plan()?, |_| {}).await {
                 Err(again) if again.is_of_device() => error = again,
                 set_up => return set_up,
             }
@@ -120,11 +120,11 @@ impl<'a> Recovery<'a> {
         }
     }
 
-    async fn open_again(&mut self, tell: &mut impl AsyncFnMut(Event)) -> Result<Gpu, TrainError> {
+    async fn open_again(&mut self, tell: &mut impl AsyncFnMut(Event)) -> Result<Vec<Gpu>, TrainError> {
         let mut waits = WAITS.into_iter();
         loop {
             let why = match self.setup.open_again().await {
-                Ok(gpu) => return Ok(gpu),
+                Ok(gpus) => return Ok(gpus),
                 Err(why) => why,
             };
             let Some(after) = waits.next() else { return Err(TrainError::NotReplaced { why }) };
@@ -137,8 +137,8 @@ impl<'a> Recovery<'a> {
     ///
     /// # Errors
     /// [`TrainError::OtherModel`], where they are of another one.
-    pub fn write_state(&self, trainer: &Trainer) -> Result<u64, TrainError> {
-        self.kept.snapshot.restore(trainer)
+    pub fn write_state(&self, device: &OnDevice) -> Result<u64, TrainError> {
+        device.restore(&self.kept.snapshot)
     }
 
     /// Puts a run onto a new device, as it was when it was kept.
@@ -147,7 +147,7 @@ impl<'a> Recovery<'a> {
     /// As [`Recovery::write_state`].
     pub fn restore(&self, running: &mut Running<'a>, device: OnDevice) -> Result<(), TrainError> {
         let Kept { ledger, measured, .. } = &self.kept;
-        running.step = self.write_state(&device.trainer)?;
+        running.step = self.write_state(&device)?;
         running.device = device;
         running.untold = measured.len();
         running.measured.clone_from(measured);

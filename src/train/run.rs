@@ -1,6 +1,7 @@
 //! The run itself: guard, device, self-test, plan, steps.
 
 use super::evaluate::{Deal, check_held_out};
+use super::layout::Layout;
 use super::ledger::Ledger;
 use super::on_device::Setup;
 use super::plan::check;
@@ -37,7 +38,7 @@ use crate::strategy::{Strategy, StrategyError};
 /// use wgpu_bert::optimizer::{OptimizerKind, OptimizerOptions, Schedule};
 /// use wgpu_bert::strategy::{StrategyRequest, get_distribution_strategy};
 /// use wgpu_bert::train::{
-///     Callback, CallbackResult, Control, Event, Logs, OutputBiasInit, PretrainOptions, Running,
+///     Callback, CallbackResult, Control, Distribution, Event, Logs, OutputBiasInit, PretrainOptions, Running,
 ///     run_bert_pretrain,
 /// };
 ///
@@ -62,6 +63,7 @@ use crate::strategy::{Strategy, StrategyError};
 ///     recompute: false,
 ///     output_bias_init: OutputBiasInit::Zeros,
 ///     device: DeviceOptions::default(),
+///     distribution: Distribution::default(),
 /// };
 /// let strategy = get_distribution_strategy(StrategyRequest::Auto, &pollster::block_on(survey()), None)?;
 /// /// Stops a run of many epochs early.
@@ -137,26 +139,28 @@ impl<'a> PretrainRun<'a> {
         if let Some(held_out) = &mut held_out {
             check_held_out(held_out, &batch_limits(options))?;
         }
+        let (Layout { parts, part, .. }, _) = Layout::new(&strategy, options, shape)?;
         let evaluation = held_out.as_ref().map(|held_out| {
-            Deal::new(held_out, &options.config, options.batch_size, options.use_next_sentence_label)
+            Deal::new(held_out, &options.config, part.batch_size, options.use_next_sentence_label)
         });
         let unigram = data.unigram_baseline(options.config.vocab_size);
-        let mut batcher = Batcher::new(data, options.batch_size, options.seed, batch_limits(options))?;
+        let (limits, batch_size) = (batch_limits(options), options.batch_size);
+        let mut batcher = Batcher::in_parts(data, batch_size, parts, options.seed, limits)?;
         // The first batch is made before any device is opened, so that bad data is found first.
-        batcher.batch(0)?;
+        batcher.parts(0)?;
         let setup = Setup { strategy, options, shape, evaluation };
         let start = match start {
             Some(snapshot) => snapshot.clone(),
             None => Snapshot::start_from(options, initial_weights(options, &unigram)),
         };
         let step = start.step;
-        batcher.batch(step.min(options.schedule.total_steps - 1))?;
+        batcher.parts(step.min(options.schedule.total_steps - 1))?;
         let mut untrained = merge(initial_weights(options, &unigram), start.weights.clone());
         let evaluated = if start.evaluated { step } else { 0 };
         let ledger = Ledger::new(options, batcher.batch_tokens(), step, start.elapsed);
         let mut recovery = Recovery::new(setup, start, ledger.clone());
         let device = recovery.first_device(tell).await?;
-        recovery.write_state(&device.trainer)?;
+        recovery.write_state(&device)?;
         let trained = &device.trainer.step().table.parameters;
         untrained.retain(|tensor| trained.iter().all(|parameter| parameter.name != tensor.name));
         let running = Running {

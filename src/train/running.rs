@@ -7,8 +7,11 @@ use web_time::Instant;
 
 use super::evaluate::Evaluator;
 use super::ledger::{Ledger, diverged};
+use super::mirror::Mirror;
 use super::on_device::OnDevice;
-use super::{Guesses, PretrainOptions, Progress, Snapshot, Started, StepMetrics, TrainError, Trainer};
+use super::{
+    Guesses, PretrainOptions, Progress, RunMemory, Snapshot, Started, StepMetrics, TrainError, Trainer,
+};
 use crate::checkpoint::NamedTensor;
 use crate::data::{Batcher, Example, Tokenizer, TrainingData, Vocabulary};
 use crate::gpu::Gpu;
@@ -44,6 +47,12 @@ impl Running<'_> {
     /// The device that trains; after a loss it is another one.
     pub fn gpu(&self) -> &Arc<Gpu> {
         self.trainer().gpu()
+    }
+
+    /// What trains each replica, the first one first; a single one in a run on one device.
+    pub fn trainers(&self) -> impl Iterator<Item = &Trainer> {
+        let OnDevice { trainer, mirror, .. } = &self.device;
+        std::iter::once(trainer).chain(mirror.iter().flat_map(Mirror::others))
     }
 
     /// What the model guesses now for the masks of some prompts.
@@ -102,6 +111,9 @@ impl Running<'_> {
         if let Some((step, culprit)) = self.trainer().halted().await? {
             return Err(diverged(self.trainer(), &self.batcher, step, culprit, 1));
         }
+        if let Some(mirror) = &self.device.mirror {
+            mirror.check(self.trainer(), &snapshot.weights).await?;
+        }
         snapshot.elapsed = self.ledger.clock.elapsed();
         snapshot.evaluated = self.evaluated == self.step;
         snapshot.weights = complete(&self.options.config, snapshot.weights, &self.untrained);
@@ -110,12 +122,16 @@ impl Running<'_> {
 
     /// What is told when everything is set up.
     pub(super) fn started(&self) -> Started {
-        let OnDevice { trainer, evaluator, .. } = &self.device;
+        let OnDevice { trainer, evaluator, layout, .. } = &self.device;
+        let names: Vec<_> = self.trainers().map(|trainer| &trainer.gpu().adapter.name[..]).collect();
+        let memory = RunMemory::of_replicas(self.trainers().map(Trainer::memory).collect(), trainer.step());
         Started {
-            adapter: trainer.gpu().adapter.name.clone(),
+            adapter: names.join(" + "),
             parameters: trainer.step().table.elements(),
-            bytes: trainer.memory().bytes() + evaluator.as_ref().map_or(0, Evaluator::bytes),
+            bytes: memory.bytes() + evaluator.as_ref().map_or(0, Evaluator::bytes),
             dispatches: trainer.step().plan.dispatches(),
+            gradient_accumulation_steps: layout.accumulation,
+            notice: layout.notice.clone(),
             uniform_loss: (self.options.config.vocab_size as f64).ln(),
             unigram_loss: self.unigram_loss,
         }

@@ -46,10 +46,15 @@ impl<'c, 'd, F: AsyncFnMut(Event, &mut Running<'_>) -> Control> Steps<'c, 'd, F>
         self.tell(Event::Started(started), running, first).await;
         loop {
             match self.rest(running, recovery).await {
-                Err(error) => match error.or_loss_of(running.gpu()).await {
-                    loss if loss.is_loss() => self.replace_device(loss, running, recovery).await?,
-                    error => return Err(error),
-                },
+                Err(mut error) => {
+                    for trainer in running.trainers() {
+                        error = error.or_loss_of(trainer.gpu()).await;
+                    }
+                    match error.is_loss() {
+                        true => self.replace_device(error, running, recovery).await?,
+                        false => return Err(error),
+                    }
+                }
                 done => return done,
             }
         }
@@ -97,7 +102,8 @@ impl<'c, 'd, F: AsyncFnMut(Event, &mut Running<'_>) -> Control> Steps<'c, 'd, F>
         self.tell(Event::Ended, running, steps).await;
         let tensors = running.model().await?;
         self.call(CallbackPoint::TrainEnd, running, steps).await?;
-        Ok(Trained { tensors, steps, stopped: steps < total, last: self.last })
+        let replicas = running.device.mirror.as_ref().map(|mirror| mirror.report(running.trainer()));
+        Ok(Trained { tensors, steps, stopped: steps < total, last: self.last, replicas })
     }
 
     async fn one_loop(&mut self, running: &mut Running<'_>) -> Result<(), TrainError> {
@@ -110,7 +116,7 @@ impl<'c, 'd, F: AsyncFnMut(Event, &mut Running<'_>) -> Control> Steps<'c, 'd, F>
         self.call(CallbackPoint::BatchBegin { step: first }, running, end).await?;
         while running.step < end {
             let step = running.step;
-            let batch = running.batcher.batch(step)?;
+            let parts = running.batcher.parts(step)?;
             self.tell(Event::Step(step), running, step + 1).await;
             end = end.min(self.end);
             let scalars = step_scalars(options, step, (step - first) as u32);
@@ -119,7 +125,7 @@ impl<'c, 'd, F: AsyncFnMut(Event, &mut Running<'_>) -> Control> Steps<'c, 'd, F>
                 self.tell_progress(running, end).await?;
             }
             running.step += 1;
-            running.device.trainer.submit(&batch, &scalars, step + 1 == end).await?;
+            running.device.submit(&parts, &scalars, step + 1 == end).await?;
         }
         running.untold = (end - first) as usize;
         running.ledger.submitted_loop();

@@ -1,15 +1,16 @@
 //! A step plan on a device: write weights, submit steps, read results.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use super::pack::{StepScalars, pack};
+use super::pack::{Share, StepScalars, pack};
 use super::{RunMemory, TrainError};
 use crate::checkpoint::NamedTensor;
 use crate::data::Batch;
 use crate::gpu::{Gpu, GpuError, Program, Readback, Tensor, UploadRing};
 use crate::model::config::BertConfig;
 use crate::model::parameters::Arena;
-use crate::model::{BatchShape, StepKind, StepPlan};
+use crate::model::{BatchShape, PartSums, StepKind, StepPlan};
 use crate::ops::RECORD_WORDS;
 use crate::optimizer::Culprit;
 
@@ -155,19 +156,88 @@ impl Trainer {
         scalars: &StepScalars,
         read_metrics: bool,
     ) -> Result<(), GpuError> {
-        let words = pack(&self.step.inputs, batch, scalars);
+        self.submit_parts(std::slice::from_ref(batch), scalars, read_metrics).await
+    }
+
+    /// The same for a batch that comes in equal parts, each of the plan's shape.
+    ///
+    /// # Errors
+    /// As [`Trainer::submit`].
+    ///
+    /// # Panics
+    /// When there is not one part for a plan that does not sum over parts: a mistake in the caller.
+    pub async fn submit_parts(
+        &mut self,
+        parts: &[Batch],
+        scalars: &StepScalars,
+        read_metrics: bool,
+    ) -> Result<(), GpuError> {
+        let first = Share::first_of(parts);
+        let end = self.program.commands();
+        let update = self.step.parts.as_ref().map(PartSums::update);
+        assert!(update.is_some() || parts.len() == 1, "a plan for a whole batch");
+        for (part, batch) in parts.iter().enumerate() {
+            let words = pack(&self.step.inputs, batch, &Share { part, adds: part > 0, ..first }, scalars);
+            let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
+            self.upload.upload(&self.gpu, &mut encoder, &words).await?;
+            let is_last = part + 1 == parts.len();
+            let end = update.filter(|_| !is_last).unwrap_or(end);
+            self.program.encode_range(&mut encoder, 0..end);
+            if read_metrics && is_last {
+                self.readback.copy(&mut encoder);
+            }
+            let submission = self.gpu.queue.submit([encoder.finish()]);
+            self.upload.submitted(submission.clone());
+            if read_metrics && is_last {
+                self.readback.start(submission);
+            }
+        }
+        self.gpu.check()
+    }
+
+    /// Upload a part of a batch.
+    pub(super) async fn upload_part(
+        &mut self,
+        batch: &Batch,
+        share: &Share,
+        scalars: &StepScalars,
+    ) -> Result<(), GpuError> {
+        let words = pack(&self.step.inputs, batch, share, scalars);
         let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
         self.upload.upload(&self.gpu, &mut encoder, &words).await?;
-        self.program.encode(&mut encoder);
+        let submission = self.gpu.queue.submit([encoder.finish()]);
+        self.upload.submitted(submission);
+        Ok(())
+    }
+
+    /// Submit some of the plan's commands, and what is to follow them.
+    pub(super) fn submit_range(
+        &mut self,
+        commands: Range<usize>,
+        then: impl FnOnce(&mut wgpu::CommandEncoder),
+    ) -> wgpu::SubmissionIndex {
+        let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
+        self.program.encode_range(&mut encoder, commands);
+        then(&mut encoder);
+        self.gpu.queue.submit([encoder.finish()])
+    }
+
+    /// Where the update begins in the plan of a batch in parts.
+    pub(super) fn update_at(&self) -> usize {
+        self.step.parts.as_ref().map_or(0, PartSums::update)
+    }
+
+    /// Submit the update of a batch in parts, with the ring copied after it if it is to be read.
+    pub(super) fn submit_update(&mut self, read_metrics: bool) {
+        let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
+        self.program.encode_range(&mut encoder, self.update_at()..self.program.commands());
         if read_metrics {
             self.readback.copy(&mut encoder);
         }
         let submission = self.gpu.queue.submit([encoder.finish()]);
-        self.upload.submitted(submission.clone());
         if read_metrics {
             self.readback.start(submission);
         }
-        self.gpu.check()
     }
 
     /// The records of the last step that asked for them; none when no reading is under way.

@@ -30,6 +30,7 @@ pub enum RunEvent {
         parameters: usize,
         bytes: u64,
         dispatches: usize,
+        gradient_accumulation_steps: usize,
         step: u64,
         total_steps: u64,
         uniform_loss: f64,
@@ -176,16 +177,17 @@ impl DataView {
 
 impl RunEvent {
     pub fn started(started: Started, step: u64, total_steps: u64) -> Self {
-        let Started { adapter, parameters, bytes, dispatches, uniform_loss, unigram_loss } = started;
+        let Started { adapter, parameters, bytes, dispatches, .. } = started;
         Self::Started {
             adapter,
             parameters,
             bytes,
             dispatches,
+            gradient_accumulation_steps: started.gradient_accumulation_steps,
             step,
             total_steps,
-            uniform_loss,
-            unigram_loss,
+            uniform_loss: started.uniform_loss,
+            unigram_loss: started.unigram_loss,
         }
     }
 

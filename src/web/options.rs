@@ -28,6 +28,8 @@ pub struct RunOptions {
     pub steps: Option<usize>,
     #[serde(deserialize_with = "positive")]
     pub batch_size: Option<usize>,
+    #[serde(deserialize_with = "positive")]
+    pub gradient_accumulation_steps: Option<usize>,
     #[serde(deserialize_with = "not_negative")]
     pub learning_rate: Option<f64>,
     #[serde(deserialize_with = "not_negative")]

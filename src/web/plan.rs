@@ -16,6 +16,7 @@ struct PlanView {
     parameters: u64,
     bytes: u64,
     dispatches: usize,
+    gradient_accumulation_steps: usize,
     fits: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     largest_batch_size: Option<usize>,
@@ -30,11 +31,13 @@ struct MeasurementView {
 }
 
 impl From<RunPlan> for PlanView {
-    fn from(RunPlan { parameters, bytes, dispatches, misfit, .. }: RunPlan) -> Self {
+    fn from(plan: RunPlan) -> Self {
+        let RunPlan { parameters, bytes, dispatches, gradient_accumulation_steps, misfit, .. } = plan;
         Self {
             parameters,
             bytes,
             dispatches,
+            gradient_accumulation_steps,
             fits: misfit.is_none(),
             largest_batch_size: match misfit {
                 Some(TrainError::DoesNotFit { largest, .. }) => Some(largest).filter(|largest| *largest > 0),

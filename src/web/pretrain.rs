@@ -164,6 +164,10 @@ async fn train(
     let total_steps = run.options.schedule.total_steps;
     let mut failed = None;
     let on_event = async |event: Event, running: &mut Running<'_>| {
+        let notice = match &event {
+            Event::Started(started) => started.notice.clone(),
+            _ => None,
+        };
         let told = match &event {
             Event::Started(started) | Event::DeviceReplaced(started) => {
                 Some(RunEvent::started(started.clone(), running.step(), total_steps))
@@ -183,6 +187,7 @@ async fn train(
         };
         let has_device = !matches!(event, Event::DeviceLost { .. } | Event::DeviceAwaited { .. });
         let obeyed = async {
+            notice.map_or(Ok(()), |message| tell(conductor, &RunEvent::Notice { message }))?;
             told.map_or(Ok(()), |told| tell(conductor, &told))?;
             match has_device {
                 true => obey(conductor, running, tokenizer).await,

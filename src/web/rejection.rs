@@ -116,7 +116,7 @@ impl From<TrainError> for Rejection {
             TrainError::Option { option, value, expected } => {
                 Self::option(camel_case(option), format!("{value}, but must be {expected}"))
             }
-            TrainError::DoesNotFit { .. } => Self::option("batchSize", error),
+            TrainError::DoesNotFit { .. } | TrainError::Uneven { .. } => Self::option("batchSize", error),
             TrainError::NoMask { .. } | TrainError::MasksTooFarApart { .. } => Self::option("text", error),
             TrainError::Diverged { .. } | TrainError::BadWeights { .. } => Self::new("DivergedError", error),
             TrainError::Gpu(_)

@@ -9,7 +9,7 @@ use crate::gpu::{DeviceOptions, KernelFamily};
 use crate::model::config::{Activation, BertConfig};
 use crate::optimizer::Schedule;
 use crate::train::recipe::{self, Recipe, Warmup};
-use crate::train::{OutputBiasInit, PretrainOptions};
+use crate::train::{Distribution, OutputBiasInit, PretrainOptions};
 
 /// How long the learning rate grows where nothing is said: the reference's steps are more than most runs here have.
 const WARMUP: Warmup = Warmup::Share(0.1);
@@ -107,6 +107,10 @@ pub fn resolve(options: RunOptions) -> Result<Resolved, Rejection> {
             Some(BiasStart::Unigram) => OutputBiasInit::Unigram,
         },
         device: DeviceOptions { family: options.kernels.map(Into::into), ..Default::default() },
+        distribution: Distribution {
+            gradient_accumulation_steps: options.gradient_accumulation_steps,
+            ..Distribution::default()
+        },
     };
     run.check()?;
     let vocabulary = match (options.vocabulary, options.vocab_size) {

@@ -39,17 +39,20 @@ for (const [browser, launch] of [
         const presets = {};
         for (const config of ["nano", "tiny", "base"]) presets[config] = await planRun(strategy, { config });
         const byDefault = await planRun(strategy);
-        const tooLarge = await planRun(strategy, { config: "tiny", batchSize: 2 ** 31 - 1 });
-        const fitting = await planRun(strategy, { config: "tiny", batchSize: tooLarge.largestBatchSize });
-        const justNot = await planRun(strategy, { config: "tiny", batchSize: tooLarge.largestBatchSize + 1 });
+        const whole = { config: "tiny", gradientAccumulationSteps: 1 };
+        const tooLarge = await planRun(strategy, { ...whole, batchSize: 2 ** 31 - 1 });
+        const fitting = await planRun(strategy, { ...whole, batchSize: tooLarge.largestBatchSize });
+        const justNot = await planRun(strategy, { ...whole, batchSize: tooLarge.largestBatchSize + 1 });
+        const inParts = await planRun(strategy, { config: "tiny", batchSize: 2 * tooLarge.largestBatchSize });
         const never = await planRun(strategy, { ...options, config: { ...options.config, hiddenSize: 100_000, intermediateSize: 100_000 } });
         const measured = await measureStep(strategy, { ...options, vocabSize: 60 });
-        return { runs, presets, byDefault, tooLarge, fitting, justNot, never, measured };
+        return { runs, presets, byDefault, tooLarge, fitting, justNot, inParts, never, measured };
       }, { text: TEXT, options: OPTIONS });
 
       for (const { plan, events } of result.runs) {
-        const { parameters, bytes, dispatches } = events.find(({ kind }) => kind === "started");
-        assert.deepEqual(plan, { parameters, bytes, dispatches, fits: true });
+        const { parameters, bytes, dispatches, gradientAccumulationSteps } = events.find(({ kind }) => kind === "started");
+        assert.deepEqual(plan, { parameters, bytes, dispatches, gradientAccumulationSteps, fits: true });
+        assert.equal(gradientAccumulationSteps, 1);
         const compiling = events.filter(({ kind }) => kind === "compiling");
         const { total } = compiling[0];
         assert.ok(total > 10);
@@ -68,6 +71,7 @@ for (const [browser, launch] of [
       assert.equal(result.tooLarge.fits, false);
       assert.match(result.tooLarge.message, new RegExp(`The largest that fits is ${result.tooLarge.largestBatchSize}$`));
       assert.deepEqual([result.fitting.fits, result.justNot.fits], [true, false]);
+      assert.deepEqual([result.inParts.fits, result.inParts.gradientAccumulationSteps], [true, 2]);
       assert.equal(result.never.fits, false);
       assert.equal(result.never.largestBatchSize, undefined);
       assert.match(result.never.message, /Not even a batch of 1 fits/);

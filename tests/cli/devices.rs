@@ -69,7 +69,6 @@ fn without_a_driver_it_says_why_and_what_to_do() {
 fn strategies_that_are_not_available_are_refused_by_name() {
     for (name, reason) in [
         ("off", "not_given"),
-        ("mirrored", "unsupported_strategy"),
         ("multi_worker_mirrored", "unsupported_strategy"),
         ("tpu", "unsupported_strategy"),
         ("parameter_server", "unsupported_strategy"),

@@ -15,6 +15,7 @@ mod init;
 mod inspect;
 #[cfg(unix)]
 mod interrupt;
+mod mirrored;
 mod pretrain;
 mod records;
 mod resume;

@@ -12,7 +12,7 @@ use super::workplace::Workplace;
 use super::{Finished, json_lines, run, wgpu_bert};
 
 /// A run of 60 steps with dropout, over several passes of the data.
-const STEPS: u64 = 60;
+pub const STEPS: u64 = 60;
 
 /// The flags of that run in `folder` of the workplace, with `flags` after its own.
 pub fn sixty_steps(place: &Workplace, folder: &str, flags: &[&str]) -> Command {
@@ -53,7 +53,7 @@ pub fn succeeds(command: &mut Command) -> Finished {
     finished
 }
 
-fn refused(command: &mut Command, parts: &[&str]) {
+pub fn refused(command: &mut Command, parts: &[&str]) {
     let finished = run(command);
     assert_eq!(finished.code, Some(2), "{}", finished.stderr);
     let told = &finished.stderr;

@@ -6,10 +6,16 @@ use crate::harness::{Bench, Device, FAMILIES, Random, assert_close, device, read
 
 /// What dropout makes of `x`.
 fn run(device: &Device, x: &[f32], rate: f32, site: u32, key: [u32; 2]) -> Vec<f32> {
+    run_part(device, x, rate, site, key, 0)
+}
+
+/// What it makes of a part of something larger.
+fn run_part(device: &Device, x: &[f32], rate: f32, site: u32, key: [u32; 2], part: u32) -> Vec<f32> {
     let mut bench = Bench::new(device);
-    let words = bench.words("keys", &[1, key[0], 2, key[1]]);
-    let key = [1, 3].map(|word| Scalar { tensor: words, word });
-    let args = Dropout { x: bench.input("x", x), y: bench.output("y", x.len()), rate, site, key };
+    let words = bench.words("keys", &[1, key[0], 2, key[1], part]);
+    let [a, b, part] = [1, 3, 4].map(|word| Scalar { tensor: words, word });
+    let (tx, y) = (bench.input("x", x), bench.output("y", x.len()));
+    let args = Dropout { x: tx, y, rate, site, key: [a, b], part };
     dropout(&mut bench.plan, args);
     let program = bench.run(device);
     read(device, &program, args.y)
@@ -113,17 +119,29 @@ fn the_backward_drops_what_the_forward_dropped() {
         let mut random = Random::new(81);
         let (x, dy) = (random.vec(1000), random.vec(1000));
         let mut bench = Bench::new(&device);
-        let words = bench.words("keys", &[17, 18]);
-        let key = [0, 1].map(|word| Scalar { tensor: words, word });
+        let words = bench.words("keys", &[17, 18, 1]);
+        let [a, b, part] = [0, 1, 2].map(|word| Scalar { tensor: words, word });
+        let key = [a, b];
         let (tx, y) = (bench.input("x", &x), bench.output("y", 1000));
         let (tdy, dx) = (bench.input("dy", &dy), bench.output("dx", 1000));
-        dropout(&mut bench.plan, Dropout { x: tx, y, rate: 0.5, site: 2, key });
-        dropout(&mut bench.plan, Dropout { x: tdy, y: dx, rate: 0.5, site: 2, key });
+        dropout(&mut bench.plan, Dropout { x: tx, y, rate: 0.5, site: 2, key, part });
+        dropout(&mut bench.plan, Dropout { x: tdy, y: dx, rate: 0.5, site: 2, key, part });
         let program = bench.run(&device);
         let (y, dx) = (read(&device, &program, y), read(&device, &program, dx));
         for i in 0..1000 {
             let factor = if y[i] == 0.0 { 0.0 } else { 2.0 };
             assert_eq!((y[i], dx[i]), (x[i] * factor, dy[i] * factor));
         }
+    }
+}
+
+#[test]
+fn parts_have_the_masks_of_the_whole() {
+    for family in FAMILIES {
+        let device = device(family);
+        let x = Random::new(5).vec(300);
+        let whole = run(&device, &x, 0.3, 1, [8, 9]);
+        let parts = x.chunks(100).zip(0..).flat_map(|(x, part)| run_part(&device, x, 0.3, 1, [8, 9], part));
+        assert_eq!(parts.collect::<Vec<_>>(), whole);
     }
 }

@@ -7,14 +7,15 @@ use wgpu_bert::model::{BatchShape, StepKind, Task};
 use wgpu_bert::optimizer::{OptimizerKind, OptimizerOptions, Schedule};
 use wgpu_bert::strategy::{Strategy, StrategyRequest, get_distribution_strategy};
 use wgpu_bert::train::{
-    Compiling, Control, Event, MemoryUse, OutputBiasInit, PretrainOptions, PretrainRun, TrainError, Trainer,
-    measure_step, plan_run,
+    Compiling, Control, Distribution, Event, MemoryUse, OutputBiasInit, PretrainOptions, PretrainRun,
+    TrainError, Trainer, measure_step, plan_run,
 };
 
 use crate::harness::{FAMILIES, device, families};
 
 const SEQ_LENGTH: usize = 12;
 const PREDICTIONS: usize = 3;
+const IN_ONE_PIECE: Distribution = Distribution::in_parts(1);
 
 fn strategy() -> Strategy {
     let survey = pollster::block_on(survey());
@@ -36,6 +37,7 @@ fn options() -> PretrainOptions {
         recompute: false,
         output_bias_init: OutputBiasInit::Zeros,
         device: DeviceOptions::default(),
+        distribution: Distribution::default(),
     }
 }
 
@@ -83,6 +85,7 @@ fn a_run_is_what_was_planned_and_compiles_kernel_after_kernel() {
                     assert_eq!(started.parameters as u64, plan.parameters);
                     assert_eq!(started.bytes, plan.bytes);
                     assert_eq!(started.dispatches, plan.dispatches);
+                    assert_eq!((started.gradient_accumulation_steps, started.notice), (1, None));
                 }
                 Control::Continue
             }));
@@ -171,7 +174,7 @@ fn base_fits_the_limits_that_every_adapter_grants() {
 fn what_does_not_fit_is_told_with_the_batch_that_would() {
     let mut strategy = strategy();
     let plan = |strategy: &Strategy, batch_size| {
-        let options = PretrainOptions { batch_size, ..options() };
+        let options = PretrainOptions { batch_size, distribution: IN_ONE_PIECE, ..options() };
         plan_run(Some(strategy), &options, SEQ_LENGTH, PREDICTIONS).expect("plan")
     };
     strategy.adapter.max_binding_size = 100_000;
@@ -183,7 +186,8 @@ fn what_does_not_fit_is_told_with_the_batch_that_would() {
     assert_eq!((too_large.bytes, too_large.dispatches), (16 * too_large.parameters, 0));
 
     // The same for a run, which opens no device then.
-    let options = PretrainOptions { batch_size: largest + 1, ..options() };
+    let distribution = IN_ONE_PIECE;
+    let options = PretrainOptions { batch_size: largest + 1, distribution, ..options() };
     let run =
         PretrainRun::prepare(Some(&strategy), &options, features(largest + 1), None, |_| unreachable!());
     let error = pollster::block_on(run).err().expect("it does not fit").to_string();

@@ -6,10 +6,11 @@ use wgpu_bert::gpu::DeviceOptions;
 use wgpu_bert::model::config::BertConfig;
 use wgpu_bert::optimizer::{OptimizerKind, OptimizerOptions, Schedule};
 use wgpu_bert::strategy::{Strategy, StrategyRequest, get_distribution_strategy};
-use wgpu_bert::train::{OutputBiasInit, PretrainOptions};
+use wgpu_bert::train::{Distribution, OutputBiasInit, PretrainOptions};
 
 use crate::harness::Device;
 
+#[derive(Clone)]
 pub struct Setting {
     pub strategy: Strategy,
     pub options: PretrainOptions,
@@ -53,6 +54,7 @@ pub fn setting(device: &Device, kind: OptimizerKind) -> Setting {
         recompute: false,
         output_bias_init: OutputBiasInit::Zeros,
         device: DeviceOptions { family: Some(device.gpu.family), ..DeviceOptions::default() },
+        distribution: Distribution::default(),
     };
     Setting { strategy, options, tokenizer, features }
 }

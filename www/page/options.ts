@@ -80,6 +80,8 @@ export function toPretrainOptions(options: Options): PretrainOptions {
     ...toExampleOptions(options),
     steps,
     batchSize,
+    // Here it is the user who sees that a batch does not fit, and takes another.
+    gradientAccumulationSteps: 1,
     learningRate,
     warmupSteps,
     optimizerType,

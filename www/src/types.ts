@@ -150,6 +150,11 @@ export interface PretrainOptions extends ExampleOptions {
   readonly steps?: number;
   /** Examples in a step: 32. */
   readonly batchSize?: number;
+  /**
+   * Equal parts that a batch is done in, one after another: the update is that of the whole batch, in less memory. As few
+   * as fit the device.
+   */
+  readonly gradientAccumulationSteps?: number;
   /** Learning rate at the end of the warm-up: 5e-5. */
   readonly learningRate?: number;
   /** Learning rate at the end of the run: 0. */
@@ -246,8 +251,10 @@ export interface RunPlan {
   readonly parameters: number;
   /** Memory of the device that the run takes; where it does not fit, what weights, gradients and moments alone take. */
   readonly bytes: number;
-  /** Kernels that run in a step; 0 where it does not fit. */
+  /** Kernels that run in a step, or for a part of it and the update; 0 where it does not fit. */
   readonly dispatches: number;
+  /** Parts that a batch is done in; 1 where it does not fit. */
+  readonly gradientAccumulationSteps: number;
   /** Does it fit the adapter's limits? */
   readonly fits: boolean;
   /** Why it does not fit, in words. */
@@ -283,8 +290,10 @@ export type TrainingEvent =
       readonly parameters: number;
       /** Memory of the device that the run takes. */
       readonly bytes: number;
-      /** Kernels that run in a step. */
+      /** Kernels that run in a step, or for a part of it and the update. */
       readonly dispatches: number;
+      /** Parts that a batch is done in. */
+      readonly gradientAccumulationSteps: number;
       /** Steps done already: above 0 where a saved run goes on. */
       readonly step: number;
       readonly totalSteps: number;

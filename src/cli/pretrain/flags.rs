@@ -7,6 +7,8 @@ use std::str::FromStr;
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 
+use wgpu_bert::strategy::Algorithm;
+
 use super::super::device_flags::DeviceFlags;
 
 /// Pre-train a BERT and save it in Hugging Face's form
@@ -138,6 +140,18 @@ pub struct TrainingFlags {
     /// Examples in a step [default: 32]
     #[arg(long, value_name = "N", value_parser = positive)]
     pub train_batch_size: Option<usize>,
+    /// Equal parts that a batch is done in, one after another. The update is that of the whole batch, in less memory
+    /// [default: as few as fit the device]
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub gradient_accumulation_steps: Option<usize>,
+    /// Order in which the gradients of several replicas are summed: hierarchical_copy, two by two, or ring, one after
+    /// another [default: hierarchical_copy]
+    #[arg(long, alias = "ara", value_name = "NAME")]
+    pub all_reduce_alg: Option<Algorithm>,
+    /// The most bytes of gradients that leave a replica together, while its backward goes on; 0 for all at its end
+    /// [default: 0]
+    #[arg(long, value_name = "BYTES")]
+    pub allreduce_bytes_per_pack: Option<usize>,
     /// Steps of an epoch [default: 1000]
     #[arg(long, value_name = "N", value_parser = positive)]
     pub num_steps_per_epoch: Option<usize>,

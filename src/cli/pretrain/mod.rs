@@ -76,14 +76,7 @@ pub fn run(flags: PretrainFlags, matches: &ArgMatches) -> Result<(), CliError> {
     let record = record::record(&args, data.count(), checksum);
     if let Some(found) = &found {
         let vocabulary = tokenizer.vocabulary().to_text();
-        record::check_same(
-            found,
-            &strategy.adapter.name,
-            &record,
-            &args.options.config,
-            &vocabulary,
-            confirmed,
-        )?;
+        record::check_same(found, &strategy.names(), &record, &args.options.config, &vocabulary, confirmed)?;
     }
     let begin = match (found, init) {
         (Some(found), _) => Begin::GoOn(Box::new(found)),
@@ -224,7 +217,10 @@ fn train(
     if trained.stopped && trained.steps == first_step {
         return Err(CliError::Interrupted { told: "Stopped before a step; nothing was saved.".into() });
     }
-    let Trained { tensors, steps, stopped, last } = trained;
+    let Trained { tensors, steps, stopped, last, replicas } = trained;
+    if let Some(replicas) = &replicas {
+        output::note(progress::of_replicas(replicas));
+    }
     let model = model_folder(&args, tokenizer, tensors);
     model.save(&args.model_dir).inspect_err(|_| {
         if let Some(path) = &checkpoint {

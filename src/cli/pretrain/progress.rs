@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{FormattedDuration, ProgressBar, ProgressFinish, ProgressStyle};
 use serde_json::{Value, json};
-use wgpu_bert::train::{Compiling, Evaluation, Event, Progress, Started, Suspicion};
+use wgpu_bert::train::{Compiling, Evaluation, Event, Progress, ReplicaReport, Started, Suspicion};
 
 use super::super::error::CliError;
 use super::super::{evaluation, output};
@@ -63,6 +63,9 @@ impl Reporter {
     }
 
     pub fn started(&mut self, started: Started) {
+        if let Some(notice) = &started.notice {
+            output::note(notice);
+        }
         output::note(introduction(&started));
         self.started = Some(started);
         // The first measurement may take a while.
@@ -158,6 +161,7 @@ impl Reporter {
         if let Some(started) = &self.started {
             object["adapter"] = started.adapter.clone().into();
             object["parameters"] = started.parameters.into();
+            object["gradient_accumulation_steps"] = started.gradient_accumulation_steps.into();
             object["uniform_loss"] = started.uniform_loss.into();
             object["unigram_loss"] = started.unigram_loss.into();
         }
@@ -166,11 +170,30 @@ impl Reporter {
 
 fn introduction(started: &Started) -> String {
     let Started { adapter, parameters, bytes, uniform_loss, unigram_loss, .. } = started;
+    let parts = match started.gradient_accumulation_steps {
+        1 => String::new(),
+        parts => format!(", each batch in {parts} parts"),
+    };
     format!(
-        "Training {parameters} parameters on {adapter}, with {} MiB of its memory.\nMasked-LM loss without looking at \
+        "Training {parameters} parameters on {adapter}, with {} MiB of its memory{parts}.\nMasked-LM loss without looking at \
          the text: {uniform_loss:.2} (ln V) with all words alike, {unigram_loss:.2} (unigram) by how frequent they \
          are.\nBehind each loss stands the share of right guesses.",
         bytes.div_ceil(1 << 20)
+    )
+}
+
+/// What the replicas took, the slowest named.
+pub fn of_replicas(report: &ReplicaReport) -> String {
+    let ReplicaReport { replicas, reduction_share, bytes } = report;
+    let slowest = report.slowest();
+    let times = replicas.iter().enumerate().map(|(index, (adapter, time))| {
+        let mark = if index == slowest { ", the slowest" } else { "" };
+        format!("\n  {index}: {adapter}, {:.2} ms for its gradients{mark}", time.as_secs_f64() * 1e3)
+    });
+    format!(
+        "Summing gradients took {:.1} % of the steps; each replica sent and got {bytes} bytes a step.{}",
+        100.0 * reduction_share,
+        times.collect::<String>()
     )
 }
 
@@ -262,6 +285,8 @@ mod tests {
             parameters: 58_000,
             bytes: (3 << 20) + 1,
             dispatches: 60,
+            gradient_accumulation_steps: 1,
+            notice: None,
             uniform_loss: 6.931,
             unigram_loss: 5.604,
         }

@@ -34,7 +34,7 @@ fn options(args: &PretrainArgs) -> Map<String, Value> {
         OptimizerKind::AdamW => "adamw",
         OptimizerKind::Lamb => "lamb",
     };
-    let object = json!({
+    let mut object = json!({
         "do_lower_case": args.do_lower_case,
         "strip_accents": args.strip_accents,
         "max_seq_length": instances.max_seq_length,
@@ -65,6 +65,10 @@ fn options(args: &PretrainArgs) -> Map<String, Value> {
         "use_next_sentence_label": run.use_next_sentence_label,
         "seed": run.seed,
     });
+    // Parts that were not asked for depend on the adapter, which may change.
+    if let Some(parts) = run.distribution.gradient_accumulation_steps {
+        object["gradient_accumulation_steps"] = parts.into();
+    }
     // Numbers as they are after a file, so that they can be compared with such.
     serde_json::from_str(&object.to_string()).unwrap_or_default()
 }

@@ -8,8 +8,9 @@ use wgpu_bert::data::{self, InstanceOptions};
 use wgpu_bert::gpu::DeviceOptions;
 use wgpu_bert::model::config::{BertConfig, ConfigError, ConfigProblem};
 use wgpu_bert::optimizer::{OnNan, OptimizerKind, Schedule};
+use wgpu_bert::strategy::AllReduce;
 use wgpu_bert::train::recipe::{self, Recipe};
-use wgpu_bert::train::{InstanceChoices, OptimizerChoices, OutputBiasInit, PretrainOptions};
+use wgpu_bert::train::{Distribution, InstanceChoices, OptimizerChoices, OutputBiasInit, PretrainOptions};
 
 use super::super::bundled::MODEL_DIR;
 use super::super::error::CliError;
@@ -163,6 +164,13 @@ pub fn resolve(
                 Some(BiasStart::Unigram) => OutputBiasInit::Unigram,
             },
             device,
+            distribution: Distribution {
+                gradient_accumulation_steps: training.gradient_accumulation_steps,
+                all_reduce: AllReduce {
+                    algorithm: training.all_reduce_alg.unwrap_or_default(),
+                    bytes_per_pack: training.allreduce_bytes_per_pack.unwrap_or(0),
+                },
+            },
         },
         instances,
         given_shape: (text.max_seq_length, text.max_predictions_per_seq),

@@ -8,7 +8,8 @@ use wgpu_bert::data::InstanceOptions;
 use wgpu_bert::gpu::{DeviceOptions, KernelFamily};
 use wgpu_bert::model::config::BertConfig;
 use wgpu_bert::optimizer::{OnNan, OptimizerKind, OptimizerOptions, Schedule};
-use wgpu_bert::train::{OutputBiasInit, PretrainOptions};
+use wgpu_bert::strategy::{Algorithm, AllReduce};
+use wgpu_bert::train::{Distribution, OutputBiasInit, PretrainOptions};
 
 use super::super::argv;
 use super::super::error::CliError;
@@ -68,6 +69,7 @@ fn defaults_are_those_of_the_reference() {
             recompute: false,
             output_bias_init: OutputBiasInit::Zeros,
             device: DeviceOptions::default(),
+            distribution: Distribution::default(),
         }
     );
     // 3000 steps never leave a warm-up of 10000.
@@ -87,7 +89,8 @@ fn every_flag_arrives() {
          --weight_decay 0.1 --beta_1 0.8 --beta_2 0.9 --clip_norm 2 --on_nan skip --nouse_next_sentence_label \
          --output_bias_init unigram --seed 7 --hidden_dropout_prob 0 --attention_probs_dropout_prob 0.2 --dtype fp32 \
          --recompute --kernels register --runtime_checks --train_summary_interval -1 --save_checkpoints_steps 5 \
-         --save_checkpoints_secs 60 --keep_checkpoint_max 1",
+         --save_checkpoints_secs 60 --keep_checkpoint_max 1 --gradient_accumulation_steps 4 \
+         --all_reduce_alg RING --allreduce_bytes_per_pack 4096",
     );
     let plan = CheckpointPlan { every_steps: 5, every: Duration::from_secs(60), keep: 1 };
     assert_eq!((args.checkpoints, args.train_summary_interval), (plan, -1));
@@ -111,6 +114,7 @@ fn every_flag_arrives() {
         }
     );
     let base = BertConfig::preset("base", 8192).unwrap();
+    let all_reduce = AllReduce { algorithm: Algorithm::Ring, bytes_per_pack: 4096 };
     assert_eq!(
         options,
         PretrainOptions {
@@ -144,6 +148,7 @@ fn every_flag_arrives() {
                 runtime_checks: true,
                 ..DeviceOptions::default()
             },
+            distribution: Distribution { all_reduce, ..Distribution::in_parts(4) },
         }
     );
 }

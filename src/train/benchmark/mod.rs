@@ -17,7 +17,7 @@ use crate::checkpoint::NamedTensor;
 use crate::data::{Batch, Features};
 use crate::gpu::KernelTime;
 use crate::model::cost::{least_moved_bytes, step_flops};
-use crate::model::{BatchShape, StepKind};
+use crate::model::{BatchShape, StepKind, Task};
 use crate::strategy::{Strategy, StrategyError};
 
 /// Steps before those that count.
@@ -138,7 +138,7 @@ pub async fn benchmark(
     if steps == 0 {
         return Err(TrainError::Option { option: "steps", value: 0, expected: "at least 1" });
     }
-    let wanted = Wanted::training(&strategy.adapter, options);
+    let wanted = Wanted::training(&strategy.adapter, options, Task::Train(options.optimizer));
     // Each step's record is read before the next.
     let step = Wanted { kind: StepKind { records: 1, ..wanted.kind }, ..wanted }
         .fitting(&strategy.adapter, shape)?;

@@ -1,0 +1,250 @@
+//! Several replicas of a model, each on a device of its own, that take the same steps.
+//!
+//! Every replica computes the gradients of its part of a batch. The host adds them up and gives all replicas the sum, of
+//! which each makes the same update. Two makes of adapters round differently in their last digits; there the first replica
+//! makes the update, and the others take its weights.
+
+use std::time::Duration;
+
+use web_time::Instant;
+
+use super::{Share, StepScalars, TrainError, Trainer};
+use crate::checkpoint::NamedTensor;
+use crate::data::Batch;
+use crate::gpu::{Gpu, GpuError, Readback, Tensor, UploadRing};
+use crate::model::Stage;
+use crate::strategy::{AllReduce, packs, sum};
+
+/// What the replicas of a run took.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReplicaReport {
+    /// For each replica its adapter, and the mean time from the start of a step until its gradients were there.
+    pub replicas: Vec<(String, Duration)>,
+    /// Share of the time of all steps in which gradients were added up and sent back.
+    pub reduction_share: f64,
+    /// Bytes of gradients that a replica sends in a step; it gets as many back.
+    pub bytes: u64,
+}
+
+impl ReplicaReport {
+    /// The replica that the others wait for.
+    pub fn slowest(&self) -> usize {
+        let times = self.replicas.iter().map(|(_, time)| *time).enumerate();
+        times.max_by_key(|(index, time)| (*time, std::cmp::Reverse(*index))).map_or(0, |(index, _)| index)
+    }
+}
+
+/// All replicas but the first, and what goes between all of them.
+pub(super) struct Mirror {
+    others: Vec<Trainer>,
+    links: Vec<Link>,
+    /// For each tensor that is summed, what every replica has of it.
+    gathered: Vec<Vec<Vec<f32>>>,
+    /// The way of weights from the first replica to the others, where only it makes updates.
+    weights: Option<Broadcast>,
+    all_reduce: AllReduce,
+    clocks: Clocks,
+}
+
+/// Of one replica.
+struct Link {
+    packs: Vec<Stage>,
+    /// One for each tensor of a pack, in their order.
+    down: Vec<Readback>,
+    up: Vec<UploadRing>,
+}
+
+struct Broadcast {
+    down: Vec<Readback>,
+    /// For each of the other replicas.
+    up: Vec<Vec<UploadRing>>,
+}
+
+/// How long things took.
+#[derive(Default)]
+struct Clocks {
+    steps: u32,
+    all: Duration,
+    reduction: Duration,
+    /// For each replica, in steps in which it was waited for first: how many, and how long.
+    gradients: Vec<(u32, Duration)>,
+}
+
+impl Mirror {
+    /// Of replicas of one model, of whose step every one was made for batches in parts.
+    pub fn new(first: &Trainer, others: Vec<Trainer>, all_reduce: AllReduce) -> Self {
+        let trainers = || std::iter::once(first).chain(&others);
+        let links: Vec<_> = trainers().map(|trainer| Link::new(trainer, all_reduce.bytes_per_pack)).collect();
+        let lens = links[0].tensors().map(|tensor| tensor.len());
+        let gathered = lens.map(|len| vec![vec![0.0; len]; links.len()]).collect();
+        let weights = others.iter().any(|other| !is_like(first.gpu(), other.gpu()));
+        let weights = weights.then(|| Broadcast {
+            down: readbacks(first, &first.step().weights.slabs),
+            up: others.iter().map(|other| uploads(other, &other.step().weights.slabs)).collect(),
+        });
+        let clocks = Clocks { gradients: vec![Default::default(); links.len()], ..Clocks::default() };
+        Self { others, links, gathered, weights, all_reduce, clocks }
+    }
+
+    /// The other replicas.
+    pub fn others(&self) -> &[Trainer] {
+        &self.others
+    }
+
+    /// One step on all parts of a batch, the replicas' one after another, with the metrics in the first one's ring.
+    pub async fn submit(
+        &mut self,
+        first: &mut Trainer,
+        parts: &[Batch],
+        scalars: &StepScalars,
+        read_metrics: bool,
+    ) -> Result<(), GpuError> {
+        let start = Instant::now();
+        let Self { others, links, gathered, weights, all_reduce, clocks } = self;
+        let share = Share::first_of(parts);
+        let mut trainers: Vec<_> = std::iter::once(first).chain(others).collect();
+        let each = parts.len() / trainers.len();
+        for round in 0..each {
+            for (replica, trainer) in trainers.iter_mut().enumerate() {
+                let part = replica * each + round;
+                let share = Share { part, adds: round > 0, ..share };
+                trainer.upload_part(&parts[part], &share, scalars).await?;
+                match round + 1 == each {
+                    true => links[replica].send(trainer),
+                    false => _ = trainer.submit_range(0..trainer.update_at(), |_| {}),
+                }
+            }
+        }
+        // Another one is waited for first in every step, which tells how long it took.
+        let count = trainers.len();
+        let awaited = clocks.steps as usize % count;
+        for replica in (0..count).map(|step| (awaited + step) % count) {
+            for (tensor, down) in links[replica].down.iter_mut().enumerate() {
+                down.finish_into(trainers[replica].gpu(), &mut gathered[tensor][replica]).await?;
+            }
+            if replica == awaited {
+                let (steps, time) = &mut clocks.gradients[replica];
+                (*steps, *time) = (*steps + 1, *time + start.elapsed());
+            }
+        }
+        let reduction = Instant::now();
+        for tensor in gathered.iter_mut() {
+            sum(tensor, all_reduce.algorithm);
+        }
+        let updated = if weights.is_some() { 1 } else { count };
+        for (link, trainer) in links.iter_mut().zip(&mut trainers).take(updated) {
+            let sums = gathered.iter().map(|tensor| &tensor[0][..]);
+            send_up(trainer, &mut link.up, sums).await?;
+        }
+        clocks.reduction += reduction.elapsed();
+        for (replica, trainer) in trainers.iter_mut().enumerate().take(updated) {
+            trainer.submit_update(read_metrics && replica == 0);
+        }
+        if let Some(Broadcast { down, up }) = weights {
+            let (first, others) = trainers.split_at_mut(1);
+            let first = &mut first[0];
+            let submission = first.submit_range(0..0, |encoder| down.iter().for_each(|d| d.copy(encoder)));
+            down.iter_mut().for_each(|down| down.start(submission.clone()));
+            for (slab, down) in down.iter_mut().enumerate() {
+                let weights = down.finish(first.gpu()).await?;
+                for (other, up) in others.iter_mut().zip(up.iter_mut()) {
+                    let weights = bytemuck::cast_slice(&weights);
+                    send_up(other, &mut up[slab..slab + 1], std::iter::once(weights)).await?;
+                }
+            }
+        }
+        trainers.iter().try_for_each(|trainer| trainer.gpu().check())?;
+        (clocks.steps, clocks.all) = (clocks.steps + 1, clocks.all + start.elapsed());
+        Ok(())
+    }
+
+    /// Have all replicas the weights of the first?
+    ///
+    /// # Errors
+    /// [`TrainError::Drift`] names one that has not.
+    pub async fn check(&self, first: &Trainer, weights: &[NamedTensor]) -> Result<(), TrainError> {
+        for (index, other) in self.others.iter().enumerate() {
+            let theirs = other.read_arena(&other.step().weights).await?;
+            for tensor in &theirs {
+                let bits = |tensor: &NamedTensor| tensor.data.iter().map(|w| w.to_bits()).collect::<Vec<_>>();
+                if weights.iter().any(|own| own.name == tensor.name && bits(own) != bits(tensor)) {
+                    let name =
+                        |replica, trainer: &Trainer| format!("{replica} ({})", trainer.gpu().adapter.name);
+                    let replicas = [name(0, first), name(index + 1, other)];
+                    return Err(TrainError::Drift { replicas, parameter: tensor.name.clone() });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What the steps took so far.
+    pub fn report(&self, first: &Trainer) -> ReplicaReport {
+        let Clocks { all, reduction, gradients, .. } = &self.clocks;
+        let trainers = std::iter::once(first).chain(&self.others);
+        let replicas = trainers.zip(gradients).map(|(trainer, (steps, time))| {
+            (trainer.gpu().adapter.name.clone(), time.checked_div(*steps).unwrap_or_default())
+        });
+        ReplicaReport {
+            replicas: replicas.collect(),
+            reduction_share: reduction.as_secs_f64() / all.as_secs_f64().max(1e-9),
+            bytes: self.links[0].tensors().map(|tensor| tensor.len() as u64 * 4).sum(),
+        }
+    }
+}
+
+impl Link {
+    fn new(trainer: &Trainer, bytes_per_pack: usize) -> Self {
+        let stages = trainer.step().parts.as_ref().map_or(&[][..], |sums| &sums.stages);
+        let packs = packs(stages, bytes_per_pack);
+        let tensors: Vec<_> = packs.iter().flat_map(|pack| &pack.sums).copied().collect();
+        Self { down: readbacks(trainer, &tensors), up: uploads(trainer, &tensors), packs }
+    }
+
+    fn tensors(&self) -> impl Iterator<Item = &Tensor> {
+        self.packs.iter().flat_map(|pack| &pack.sums)
+    }
+
+    /// Submits the last part of a replica, pack by pack: each is on its way while the next is computed.
+    fn send(&mut self, trainer: &mut Trainer) {
+        let (mut start, mut down) = (0, &mut self.down[..]);
+        for pack in &self.packs {
+            let (these, rest) = down.split_at_mut(pack.sums.len());
+            let copies = |encoder: &mut wgpu::CommandEncoder| these.iter().for_each(|d| d.copy(encoder));
+            let submission = trainer.submit_range(start..pack.end, copies);
+            these.iter_mut().for_each(|down| down.start(submission.clone()));
+            (start, down) = (pack.end, rest);
+        }
+    }
+}
+
+/// Do both round alike?
+fn is_like(a: &Gpu, b: &Gpu) -> bool {
+    let key = |gpu: &Gpu| (gpu.adapter.name.clone(), gpu.adapter.backend.clone(), gpu.adapter.driver.clone());
+    key(a) == key(b) && a.family == b.family
+}
+
+fn readbacks(trainer: &Trainer, tensors: &[Tensor]) -> Vec<Readback> {
+    tensors.iter().map(|tensor| Readback::new(trainer.gpu(), trainer.program().range(*tensor))).collect()
+}
+
+fn uploads(trainer: &Trainer, tensors: &[Tensor]) -> Vec<UploadRing> {
+    let ring = |tensor: &Tensor| UploadRing::new(trainer.gpu(), trainer.program().range(*tensor), 1);
+    tensors.iter().map(ring).collect()
+}
+
+/// Writes values to where the rings lead.
+async fn send_up<'a>(
+    trainer: &mut Trainer,
+    up: &mut [UploadRing],
+    values: impl Iterator<Item = &'a [f32]>,
+) -> Result<(), GpuError> {
+    let gpu = trainer.gpu();
+    let mut encoder = gpu.device.create_command_encoder(&Default::default());
+    for (ring, values) in up.iter_mut().zip(values) {
+        ring.upload(gpu, &mut encoder, bytemuck::cast_slice(values)).await?;
+    }
+    let submission = gpu.queue.submit([encoder.finish()]);
+    up.iter_mut().for_each(|ring| ring.submitted(submission.clone()));
+    Ok(())
+}
