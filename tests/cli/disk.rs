@@ -70,6 +70,21 @@ fn checkpoints_on_a_full_disk_are_told_and_those_before_stay_whole() {
     assert!(end_after(&place, "run", 600) == end_after(&place, "whole", 600));
 }
 
+/// A model of many positions: its checkpoint takes many times as long to write as a step takes.
+#[test]
+fn training_goes_on_while_a_checkpoint_is_written() {
+    let place = Workplace::new();
+    let config = r#"{"vocab_size": 60, "hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2,
+        "intermediate_size": 12, "max_position_embeddings": 60000, "type_vocab_size": 2}"#;
+    let large = ["--bert_config_file", &place.write("large.json", config), "--json"];
+    let often = ["--num_steps_per_epoch=10", "--steps_per_loop=1", "--save_checkpoints_steps=10"];
+    let finished = succeeds(&mut sixty_steps(&place, "run", &[&large[..], &often].concat()));
+    let lines = json_lines(&finished.stdout);
+    let place_of =
+        |kind, step| lines.iter().position(|line| line["kind"] == kind && line["step"] == step).expect(kind);
+    assert!(place_of("progress", 11) < place_of("checkpoint", 10), "{}", finished.stdout);
+}
+
 /// Whatever the number of steps.
 #[cfg(unix)]
 #[test]

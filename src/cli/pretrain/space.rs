@@ -12,11 +12,17 @@ use super::resolve::{CheckpointPlan, PretrainArgs};
 
 /// Tells size and number of the checkpoints, and when there is too little room; an error if there is none for one.
 pub fn check(args: &PretrainArgs) -> Result<(), CliError> {
+    let dir = &args.model_dir;
+    let notes = notes(args, RunFolder::free_space(dir)?, RunFolder::checkpoints(dir)?.len())?;
+    notes.into_iter().for_each(output::note);
+    Ok(())
+}
+
+/// What is to be told where so many bytes are free and so many checkpoints there.
+pub(super) fn notes(args: &PretrainArgs, free: u64, there: usize) -> Result<Vec<String>, CliError> {
     let CheckpointPlan { every_steps, every, keep } = args.checkpoints;
     let (model, checkpoint) = sizes(args);
     let dir = &args.model_dir;
-    let free = RunFolder::free_space(dir)?;
-    let there = RunFolder::checkpoints(dir)?.len();
     // Each is written beside those that are kept, and so is the model.
     let (best, and_best) = if args.eval_files.is_some() { (1, " and the best") } else { (0, "") };
     let needed = (keep + best + 1).saturating_sub(there).max(1) as u64 * checkpoint + 2 * model;
@@ -24,21 +30,21 @@ pub fn check(args: &PretrainArgs) -> Result<(), CliError> {
     if free < least {
         return Err(CliError::NoRoom { dir: dir.clone(), free, needed: least });
     }
-    output::note(format_args!(
+    let mut notes = vec![format!(
         "A checkpoint of {} every {every_steps} steps and every {}, the newest {keep}{and_best} kept, in {}",
         HumanBytes(checkpoint),
         duration(every),
         dir.display(),
-    ));
+    )];
     if free < needed {
-        output::note(format_args!(
+        notes.push(format!(
             "The disk has {} free, but they and the model take up to {}: make room, or keep fewer with \
              --keep_checkpoint_max.",
             HumanBytes(free),
             HumanBytes(needed)
         ));
     }
-    Ok(())
+    Ok(notes)
 }
 
 /// Bytes of the model and of a checkpoint, which holds two moments of every trained weight besides.

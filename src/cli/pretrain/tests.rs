@@ -14,6 +14,7 @@ use wgpu_bert::train::{Distribution, OutputBiasInit, PretrainOptions};
 use super::super::argv;
 use super::super::error::CliError;
 use super::resolve::{CheckpointPlan, PretrainArgs, VocabularySource};
+use super::space;
 use super::stopped::quoted;
 use super::{PretrainFlags, arguments};
 
@@ -277,6 +278,21 @@ fn bad_values_are_refused_by_flag() {
             "{line}: {message} should contain {parts:?}"
         );
     }
+}
+
+/// BERT-base: a checkpoint of 1.1 GB, a model of 0.4 GB.
+#[test]
+fn too_little_disk_is_told_before_a_run() {
+    let notes = |gigabytes: u64, there| space::notes(&reference(""), gigabytes * 1_000_000_000, there);
+    assert_eq!(notes(6, 0).unwrap().len(), 1);
+    let told = notes(4, 0).unwrap().join("\n");
+    assert!(told.contains("make room, or keep fewer with --keep_checkpoint_max"), "{told}");
+    assert_eq!(notes(4, 3).unwrap().len(), 1, "those that are there take no more room");
+    let refused = notes(1, 0).unwrap_err().to_string();
+    assert!(
+        refused.contains("The disk of out has 953.67 MiB free, but a checkpoint and the model take"),
+        "{refused}"
+    );
 }
 
 #[test]
