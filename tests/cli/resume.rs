@@ -147,6 +147,8 @@ fn what_changed_is_listed_and_must_be_confirmed() {
         "--confirm_changes",
     ];
     refused(&mut sixty_steps(&place, "run", &changed), &parts);
+    let kernels = "kernels was not given and is \"register\"";
+    refused(&mut sixty_steps(&place, "run", &["--resume=20", "--kernels=register"]), &[kernels]);
     assert_eq!(steps(&place.path("run")), [20, 40, 60]);
     // Measurements of steps that are done again give way.
     place.write("run/metrics.jsonl", "{\"step\": 19}\n{\"step\": 21}\n{\"st");

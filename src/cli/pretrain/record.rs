@@ -65,9 +65,12 @@ fn options(args: &PretrainArgs) -> Map<String, Value> {
         "use_next_sentence_label": run.use_next_sentence_label,
         "seed": run.seed,
     });
-    // Parts that were not asked for depend on the adapter, which may change.
+    // Parts and kernels that were not asked for depend on the adapter, which may change.
     if let Some(parts) = run.distribution.gradient_accumulation_steps {
         object["gradient_accumulation_steps"] = parts.into();
+    }
+    if let Some(family) = run.device.family {
+        object["kernels"] = format!("{family:?}").to_lowercase().into();
     }
     // Numbers as they are after a file, so that they can be compared with such.
     serde_json::from_str(&object.to_string()).unwrap_or_default()
@@ -146,10 +149,9 @@ fn sizes(config: &BertConfig) -> Map<String, Value> {
 }
 
 fn differences(before: &Map<String, Value>, now: &Map<String, Value>) -> Vec<String> {
-    let none = Value::Null;
-    let changed = now.iter().filter_map(|(key, now)| {
-        let before = before.get(key).unwrap_or(&none);
-        (before != now).then(|| format!("{key} was {before} and is {now}"))
-    });
-    changed.collect()
+    let keys = now.keys().chain(before.keys().filter(|key| !now.contains_key(*key)));
+    let told = |value: Option<&Value>| value.map_or("not given".into(), Value::to_string);
+    let changed =
+        keys.map(|key| (key, before.get(key), now.get(key))).filter(|(_, before, now)| before != now);
+    changed.map(|(key, before, now)| format!("{key} was {} and is {}", told(before), told(now))).collect()
 }
