@@ -6,7 +6,8 @@ const told = document.querySelector("output")!;
 
 async function watch(run: TrainingRun) {
   for await (const event of run) {
-    if (event.kind === "progress") told.value = `step ${event.step} of ${event.totalSteps}: loss ${event.loss.toFixed(3)}`;
+    if (event.kind !== "progress") continue;
+    told.value = `step ${event.step} of ${event.totalSteps}: loss ${event.loss.toFixed(3)}`;
   }
   const { model } = await run.finished;
   const link = document.createElement("a");
