@@ -90,6 +90,11 @@ pub enum CliError {
     ConfigFile { origin: String, problem: String },
     #[error("cannot read {}: {error}", path.display())]
     Read { path: PathBuf, error: io::Error },
+    #[error(
+        "{} is no file, and a pipe can be read only once: save what it gives to a file, and give that.",
+        path.display()
+    )]
+    ReadOnlyOnce { path: PathBuf },
     #[error("{}", not_empty(dir, *newest, *total_steps))]
     NotEmpty { dir: PathBuf, newest: Option<u64>, total_steps: u64 },
     #[error(

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use wgpu_bert::data::{
     DataReport, Disk, InstanceOptions, RecordFile, RecordSet, Stage, TextData, TextInstances, TextOptions,
@@ -23,11 +23,27 @@ pub enum Input {
 /// Find the files of names and patterns.
 pub fn find(names: &[String]) -> Result<Input, CliError> {
     let paths = input_files::expand(names)?;
-    let failed = |error| CliError::Read { path: paths[0].clone(), error };
-    let mut first = BufReader::new(File::open(&paths[0]).map_err(failed)?);
-    match holds_records(first.fill_buf().map_err(failed)?) {
+    paths.iter().try_for_each(|path| check_is_file(path))?;
+    match is_records(&paths[0])? {
         true => Ok(Input::Records(paths)),
         false => Ok(Input::Text(paths.into_iter().map(TextSource::File).collect())),
+    }
+}
+
+/// Does a file hold records, not text?
+pub fn is_records(path: &Path) -> Result<bool, CliError> {
+    check_is_file(path)?;
+    let failed = |error| CliError::Read { path: path.into(), error };
+    let mut file = BufReader::new(File::open(path).map_err(failed)?);
+    Ok(holds_records(file.fill_buf().map_err(failed)?))
+}
+
+/// A pipe would lose what is read of it before it is opened again.
+fn check_is_file(path: &Path) -> Result<(), CliError> {
+    match path.metadata() {
+        Err(error) if path.as_os_str() != "-" => Err(CliError::Read { path: path.into(), error }),
+        Ok(found) if found.is_file() => Ok(()),
+        _ => Err(CliError::ReadOnlyOnce { path: path.into() }),
     }
 }
 

@@ -1,7 +1,5 @@
 //! `wgpu-bert inspect`: what is in a file of text or of training examples, or in the plan of a step.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -9,14 +7,14 @@ use clap::builder::BoolishValueParser;
 use serde_json::json;
 use wgpu_bert::data::{
     Features, InstanceOptions, Record, RecordReader, Skipped, TextOptions, TextSource, TextSurvey, Tokenizer,
-    Vocabulary, VocabularyOptions, count_words, create_instances, holds_records, survey_text,
+    Vocabulary, VocabularyOptions, count_words, create_instances, survey_text,
 };
 
 use super::error::CliError;
 use super::examples::example;
 use super::step_flags::StepFlags;
 use super::text_progress::Reporter;
-use super::{default_threads, inspect_plan, output};
+use super::{default_threads, input, inspect_plan, output};
 
 /// The vocabulary that is trained for a look at a text.
 const VOCABULARY_SIZE: usize = 8192;
@@ -64,10 +62,8 @@ pub struct InspectFlags {
 
 pub fn run(flags: &InspectFlags) -> Result<(), CliError> {
     let Some(path) = &flags.file else { return inspect_plan::run(&flags.step, flags.json) };
-    let failed = |error| CliError::Read { path: path.clone(), error };
-    let file = File::open(path).map_err(failed)?;
+    let is_records = input::is_records(path)?;
     let vocabulary = flags.vocab_file.as_deref().map(Vocabulary::load).transpose()?;
-    let is_records = holds_records(BufReader::new(file).fill_buf().map_err(failed)?);
     if is_records { records(flags, path, vocabulary.as_ref()) } else { text(flags, path, vocabulary) }
 }
 

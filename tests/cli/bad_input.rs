@@ -1,7 +1,9 @@
 //! Input that `wgpu-bert pretrain` refuses, before anything is written.
 
-use super::json_lines;
+use std::process::Stdio;
+
 use super::workplace::Workplace;
+use super::{json_lines, run, wgpu_bert};
 
 #[test]
 fn bad_input_is_refused_before_anything_is_written() {
@@ -81,6 +83,29 @@ fn bad_input_is_refused_before_anything_is_written() {
     assert_eq!(many.code, Some(2), "{}", many.stderr);
     assert!(many.stderr.contains("num_eval_per_epoch is 41"), "{}", many.stderr);
     assert!(!many.stderr.contains("instances"), "{}", many.stderr);
+}
+
+#[test]
+fn a_pipe_is_refused_since_files_are_read_more_than_once() {
+    let place = Workplace::new();
+    // What is read of a pipe to tell text from records is lost to whoever opens it again.
+    let pipe = if cfg!(unix) { "/dev/stdin" } else { "-" };
+    let flags = |flag: String| place.flags(&[&flag]);
+    for flags in [
+        flags(format!("--input_files={pipe}")),
+        flags(format!("--input_files={},-", place.path("text.txt"))),
+        flags(format!("--eval_files={pipe}")),
+        vec!["inspect".into(), pipe.into()],
+        vec!["inspect".into(), "-".into()],
+    ] {
+        let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+        let mut command = wgpu_bert(&flags);
+        command.stdin(Stdio::piped());
+        let finished = run(&mut command);
+        assert_eq!(finished.code, Some(2), "{flags:?}: {}", finished.stderr);
+        assert!(finished.stderr.contains("a pipe can be read only once"), "{flags:?}: {}", finished.stderr);
+        assert!(!place.model_dir().exists(), "{flags:?}: something was written");
+    }
 }
 
 fn numbers(count: usize) -> String {
