@@ -195,7 +195,18 @@ test("a saved run keeps its records, and goes on with the same ones only", { tim
       const best = await (await loadModel("opfs:records/best")).evaluate({ records: heldOut });
       const [saved] = await savedRuns();
       const none = await refusal(loadModel("opfs:nothing/best"));
-      return { whole, begun, goneOn, others, best, saved: saved.best, none };
+      // As when the page is gone before the first snapshot: after an evaluation, and before one.
+      const folder = await (await (await navigator.storage.getDirectory()).getDirectoryHandle("wgpu-bert")).getDirectoryHandle("records");
+      const forget = async (series) => {
+        for (const slot of [`${series}0`, `${series}1`]) for (const end of ["json", "state"]) await folder.removeEntry(`${slot}.${end}`).catch(() => {});
+      };
+      await forget("");
+      const [listed] = await savedRuns();
+      const fromBest = await train({ checkpoint: "opfs:records" });
+      await forget("");
+      await forget("best-");
+      const fromStart = await train({ checkpoint: "opfs:records" });
+      return { whole, begun, goneOn, others, best, saved: saved.best, none, listed: listed?.step, fromBest, fromStart };
     }, { files, options: { ...OF_RECORDS, vocabulary, steps: 20 } });
     const { whole, begun, goneOn, others, best } = seen;
     assert.ok(begun.first === 0 && goneOn.first >= 7 && goneOn.first < 20, String([begun.first, goneOn.first]));
@@ -211,6 +222,8 @@ test("a saved run keeps its records, and goes on with the same ones only", { tim
       assert.match(others[i].message, new RegExp(`was saved with another ${what}`));
     }
     assert.equal(seen.none.name, "SavedRunError");
+    assert.deepEqual([seen.listed, seen.fromBest.first, seen.fromStart.first], [lowest[0], lowest[0], 0]);
+    assert.ok(seen.fromBest.sum === whole.sum && seen.fromStart.sum === whole.sum, "the model is another one");
     assert.deepEqual(messages, []);
   }));
 

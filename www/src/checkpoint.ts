@@ -24,7 +24,7 @@ export class Checkpoint {
   #vocabulary = "";
   readonly #name: string;
 
-  private constructor(name: string, source: RunSource, saved?: { folder: RunFolder; record: RunRecord; snapshot: Snapshot; best: BestEvaluation | undefined }) {
+  private constructor(name: string, source: RunSource, saved?: { folder: RunFolder; record: RunRecord; snapshot: Snapshot | undefined; best: BestEvaluation | undefined }) {
     this.#name = name;
     this.source = source;
     this.#folder = saved?.folder;
@@ -35,16 +35,16 @@ export class Checkpoint {
 
   /**
    * The run saved under a name, or a place for a new one. Where nothing but the name is given, and perhaps another
-   * learning rate, the saved run's data and options apply.
+   * learning rate, the saved run's data and options apply, even if it was broken off before its first snapshot.
    */
   static async open(name: string, resume: boolean, sources: Sources, options: RunSource["options"]): Promise<Checkpoint> {
     const folder = resume ? await RunFolder.open(name) : undefined;
     const record = await folder?.record();
     const snapshot = record && (await folder?.newest());
-    if (!folder || !record || !snapshot) return new Checkpoint(name, { options, sources });
     const { learningRate, ...others } = options;
     const isBare = isEmpty(sources) && Object.values(others).every((value) => value === undefined);
-    const saved = snapshot.learningRate === undefined ? record.options : { ...record.options, learningRate: snapshot.learningRate };
+    if (!folder || !record || !(snapshot || isBare)) return new Checkpoint(name, { options, sources });
+    const saved = snapshot?.learningRate === undefined ? record.options : { ...record.options, learningRate: snapshot.learningRate };
     if (!isBare) await compare(name, { ...record, options: saved }, sources, options);
     const same = learningRate === undefined ? saved : { ...saved, learningRate };
     const source = { options: isBare ? same : options, sources: isBare ? await folder.sources(record) : sources };

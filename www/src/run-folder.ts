@@ -184,9 +184,9 @@ export class RunFolder {
     return sources;
   }
 
-  /** The newest snapshot that is whole. */
-  newest(): Promise<Snapshot | undefined> {
-    return this.#whole(NEWEST);
+  /** The newest snapshot that is whole; a run that was broken off before the first has perhaps that of an evaluation. */
+  async newest(): Promise<Snapshot | undefined> {
+    return (await this.#whole(NEWEST)) ?? this.#whole(BEST);
   }
 
   /** The one whose model had the lowest loss in an evaluation. */
@@ -251,7 +251,7 @@ export class RunFolder {
   }
 
   async #describe(): Promise<SavedRun | undefined> {
-    const [newest] = await this.#slots(NEWEST);
+    const [newest] = [...(await this.#slots(NEWEST)), ...(await this.#slots(BEST))];
     if (!newest || !(await this.record())) return undefined;
     const { step, totalSteps, lastLoss, savedAt } = newest[1];
     let bytes = 0;
