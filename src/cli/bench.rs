@@ -17,14 +17,14 @@ use super::step_flags::StepFlags;
 #[derive(Args)]
 #[command(rename_all = "snake_case")]
 pub struct BenchFlags {
-    #[command(flatten)]
-    step: StepFlags,
     /// Steps that are measured
     #[arg(long, value_name = "N", default_value = "10", value_parser = positive)]
     steps: usize,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    step: StepFlags,
 }
 
 pub fn run(flags: &BenchFlags) -> Result<(), CliError> {

@@ -18,7 +18,8 @@ pub struct StrategyFlags {
     /// between [default: the best; for mirrored every GPU]
     #[arg(long, value_name = "NAME|INDEX")]
     adapter: Option<String>,
-    /// Replicas on each adapter of mirrored, each with a device of its own
+    /// Replicas on each adapter of mirrored, each with a device of its own: `pretrain` trains them, `inspect --plan` counts
+    /// them, other commands use the first
     #[arg(long, value_name = "N", value_parser = positive, default_value = "1")]
     replicas_per_adapter: usize,
 }

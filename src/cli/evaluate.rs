@@ -27,7 +27,7 @@ pub struct EvaluateFlags {
     /// Folder of a model in Hugging Face's form, as `wgpu-bert pretrain` saves it; a checkpoint is one, too
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
-    /// Text files or TFRecord files, plain or gzip: names or patterns (* ? [a-z]) with commas between
+    /// Text files or TFRecord files, plain or gzip: names, folders or patterns (* ? [a-z]) with commas between
     #[arg(long, value_name = "FILES")]
     input_files: String,
     /// Examples computed at once

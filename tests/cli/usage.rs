@@ -21,6 +21,22 @@ fn help_and_version_go_to_stdout() {
 }
 
 #[test]
+fn help_lists_under_device_what_chooses_it_and_nothing_else() {
+    for command in ["pretrain", "evaluate", "fill-mask", "devices", "self-test", "inspect", "bench"] {
+        let help = run(&mut wgpu_bert(&[command, "--help"])).stdout;
+        let (_, device) = help.split_once("\nDevice:\n").expect("a heading");
+        let flags: Vec<&str> = device.lines().filter_map(|line| line.strip_prefix("      --")).collect();
+        assert!(flags.len() >= 3, "{command}: {flags:?}");
+        for flag in flags {
+            let is_device =
+                ["distribution_strategy", "adapter", "replicas_per_adapter", "kernels", "runtime_checks"]
+                    .contains(&flag.split(' ').next().unwrap_or_default());
+            assert!(is_device, "{command}: --{flag} stands under Device");
+        }
+    }
+}
+
+#[test]
 fn unknown_flags_are_refused_with_a_suggestion() {
     let finished = run(&mut wgpu_bert(&["devices", "--distribution_strateg=auto"]));
     assert_eq!(finished.code, Some(2));

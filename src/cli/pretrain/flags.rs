@@ -78,8 +78,8 @@ pub struct OptionFlags {
 #[derive(Args, Default)]
 #[command(rename_all = "snake_case", next_help_heading = "Text and examples")]
 pub struct TextFlags {
-    /// Text files or TFRecord files, plain or gzip: names or patterns (* ? [a-z]) with commas between. Text has one
-    /// sentence a line and a blank line between documents [default: the bundled corpus]
+    /// Text files or TFRecord files, plain or gzip: names, folders or patterns (* ? [a-z]) with commas between. Text
+    /// has one sentence a line and a blank line between documents [default: the bundled corpus]
     #[arg(long, value_name = "FILES")]
     pub input_files: Option<String>,
     /// Leave out and count TFRecord records that are damaged, instead of ending at the first [default: false]
