@@ -4,7 +4,7 @@ use clap::Args;
 use indicatif::{BinaryBytes, HumanCount};
 use serde_json::{Value, json};
 use wgpu_bert::train::benchmark::{BenchmarkReport, WARMUP_STEPS, Workload, benchmark};
-use wgpu_bert::train::{Distribution, PretrainOptions, plan_run};
+use wgpu_bert::train::plan_run;
 
 use super::error::CliError;
 use super::output;
@@ -29,8 +29,7 @@ pub struct BenchFlags {
 
 pub fn run(flags: &BenchFlags) -> Result<(), CliError> {
     let strategy = flags.step.device.strategy()?;
-    // A step in one piece is what is measured.
-    let options = PretrainOptions { distribution: Distribution::in_parts(1), ..flags.step.options()? };
+    let options = flags.step.options()?;
     let (seq_length, predictions) = (flags.step.max_seq_length, flags.step.max_predictions_per_seq);
     // Before numbers are made for a batch of any size.
     if let Some(misfit) = plan_run(Some(&strategy), &options, seq_length, predictions)?.misfit {

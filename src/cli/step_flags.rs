@@ -53,7 +53,8 @@ impl StepFlags {
             recompute: self.recompute,
             output_bias_init: OutputBiasInit::Zeros,
             device: self.device.options(),
-            distribution: Distribution::default(),
+            // In one piece: what does not fit is to be told.
+            distribution: Distribution::in_parts(1),
         };
         let (seq_length, max_position_embeddings) =
             (self.max_seq_length, options.config.max_position_embeddings);
