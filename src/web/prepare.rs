@@ -59,7 +59,9 @@ async fn held_out_of(
 ) -> Result<TrainingData, JsValue> {
     let purpose = Purpose::Evaluation;
     if source.holds_records() {
-        let records = source.records(&RecordsWanted::of(run), tokenizer.vocabulary()).await?;
+        // Options about shapes are about what is trained on.
+        let wanted = RecordsWanted { shape: (None, None), ..RecordsWanted::of(run) };
+        let records = source.records(&wanted, tokenizer.vocabulary()).await?;
         tell(conductor, &RunEvent::Records { purpose, report: RecordsView::new(&records) })?;
         return Ok(records.into());
     }

@@ -188,3 +188,22 @@ fn a_learning_rate_of_zero_is_suspected_once() {
     let usual = Workplace::new().pretrain(&flags[1..3]);
     assert!(!usual.stderr.contains("suspicious"), "{}", usual.stderr);
 }
+
+#[test]
+fn records_to_evaluate_on_may_have_another_shape() {
+    let place = Workplace::new();
+    let (vocabulary, records) = (place.path("vocab.txt"), place.path("held-out.tfrecord"));
+    let text = format!("--input_file={}", place.path("text.txt"));
+    let trained =
+        run(&mut wgpu_bert(&["train-vocab", &text, "--vocab_size=60", "--output_file", &vocabulary]));
+    assert_eq!(trained.code, Some(0), "{}", trained.stderr);
+    let shape = ["--max_seq_length=12", "--max_predictions_per_seq=2"];
+    let files = ["create-pretraining-data", &text, "--vocab_file", &vocabulary, "--output_file", &records];
+    let made = run(&mut wgpu_bert(&[&files[..], &shape].concat()));
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    // Of 16 tokens with 3 predictions are the examples made of the text.
+    let finished = place.pretrain(&["--eval_files", &records, "--vocab_file", &vocabulary]);
+    assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+    assert!(finished.stderr.contains("instances of 12 tokens with 2 predictions"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("step 6/6  evaluation: loss"), "{}", finished.stderr);
+}

@@ -61,8 +61,9 @@ fn held_out(names: &[String], tokenizer: &Tokenizer, args: &PretrainArgs) -> Res
         Input::Records(paths) => {
             let next_sentence = args.options.use_next_sentence_label;
             let size = tokenizer.vocabulary().size();
-            let shape = args.given_shape;
-            Ok(input::of_records(&paths, next_sentence, shape, size, args.skip_bad_records, &disk(args))?
+            // Flags about shapes are about what is trained on.
+            let any = (None, None);
+            Ok(input::of_records(&paths, next_sentence, any, size, args.skip_bad_records, &disk(args))?
                 .into())
         }
     }
