@@ -127,6 +127,11 @@ for (const [browser, launch] of [
         const skipping = train({ records, skipBadRecords: true });
         const told = [];
         for await (const event of skipping) if (event.kind === "records") told.push(event);
+        // Another shape than that of the text's examples.
+        const evaluated = [];
+        for await (const event of train({ text: new File(["the cat sat.\nthe dog sang.\n\nthe king slept.\nthe bird sang.\n\n".repeat(4)], "a.txt"), maxSeqLength: 16, evaluation: { records: whole } })) {
+          if (event.kind === "evaluation") evaluated.push(event.step);
+        }
         const refusals = [
           await refusal(train({ records }).finished),
           await refusal(train({ records: new File([bytesOf(files.packed).slice(0, 300)], "cut.gz") }).finished),
@@ -141,9 +146,10 @@ for (const [browser, launch] of [
           { records: whole, evaluation: {} }, { records: whole, evaluation: whole }, { records: whole, evaluation: { records: [5] } },
           { records: whole, evaluation: { text: "a", more: 1 } }, { records: whole, numEvalPerEpoch: 2 }, { records: whole, evaluation: { records: whole }, numEvalPerEpoch: 3 },
         ]) fields.push((await refusal(train(wrong).finished)).field);
-        return { told, refusals, fields };
+        return { told, evaluated, refusals, fields };
       }, { files, options: { ...OF_RECORDS, vocabulary }, second });
       const [{ skipped, warnings }] = seen.told;
+      assert.deepEqual(seen.evaluated, [2]);
       assert.equal(skipped, 1);
       const bad = new RegExp(`damaged\\.tfrecord: record 2, which starts at byte ${second}: .*checksum`);
       assert.match(warnings[0], bad);
