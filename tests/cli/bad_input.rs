@@ -118,6 +118,7 @@ fn a_batch_that_cannot_fit_is_refused_with_one_that_would() {
     // Attention probabilities of 400 x 12 x 512 x 512 numbers: 5 GB.
     let config = place.write("base.json", r#"{"vocab_size": 60}"#);
     let flags = ["--max_seq_length=512", "--train_batch_size=400", "--dupe_factor=400", "--json"];
+    let flags = [&flags[..], &["--gradient_accumulation_steps=1"]].concat();
     let finished = place.pretrain(&[&[format!("--bert_config_file={config}").as_str()], &flags[..]].concat());
     assert_eq!(finished.code, Some(2), "{}", finished.stderr);
     assert!(finished.stderr.contains("batch of 400") && finished.stderr.contains("largest that fits is"));
