@@ -73,7 +73,9 @@ impl Setup<'_> {
         self.strategy = again.map_err(|adapter| format!("the adapter {adapter} is not there"))?;
         let opened = self.strategy.open_all(self.options.device).await;
         opened.map_err(|error| match error {
-            StrategyError::DeviceRefused { message, .. } => message,
+            StrategyError::DeviceRefused { adapter, message } => {
+                GpuError::DeviceRefused { adapter, message }.to_string()
+            }
             other => other.to_string(),
         })
     }
