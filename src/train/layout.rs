@@ -5,11 +5,15 @@ use super::{PretrainOptions, TrainError};
 use crate::model::{BatchShape, StepPlan, Task};
 use crate::strategy::{Algorithm, AllReduce, Strategy};
 
+/// The most parts that are chosen where nobody asked for them: more are a mistake, or a batch that hardly divides.
+const MOST_PARTS: usize = 256;
+
 /// How a step is spread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Distribution {
     /// Parts that a device does one after another of its share of a batch, before the update that the batch has in one
-    /// piece. With `None` as few as fit the device.
+    /// piece. With `None` as few as fit the device,
+    /// but not more than 256.
     pub gradient_accumulation_steps: Option<usize>,
     /// How gradients are summed over replicas, where there are several.
     pub all_reduce: AllReduce,
@@ -59,8 +63,11 @@ impl Layout {
             |accumulation, part, notice| Self { parts: replicas * accumulation, accumulation, part, notice };
         match plan(accumulation, part) {
             Ok(steps) => Ok((layout(accumulation, part, None), steps)),
-            Err(TrainError::DoesNotFit { largest, source, .. }) if given.is_none() && largest > 0 => {
+            Err(TrainError::DoesNotFit { batch_size, largest, source }) if given.is_none() && largest > 0 => {
                 let (accumulation, smaller) = fewest_parts(part, largest);
+                if accumulation > MOST_PARTS {
+                    return Err(TrainError::DoesNotFit { batch_size, largest, source });
+                }
                 let notice = format!(
                     "A batch of {} does not fit {}: {source}. Its gradients are summed over {accumulation} parts of {}, \
                      which comes to the same.",

@@ -8,7 +8,7 @@ use super::layout::Layout;
 use super::plan::check;
 use super::run::{batch_limits, initial_tensors, step_scalars};
 use super::{PretrainOptions, TrainError, Trainer};
-use crate::data::{Batcher, Features, PythonRandom};
+use crate::data::{Batch, Batcher, Features, PythonRandom};
 use crate::model::BatchShape;
 use crate::strategy::{Strategy, StrategyError};
 
@@ -33,9 +33,10 @@ pub async fn measure_step(
     let shape = BatchShape { batch_size: options.batch_size, seq_length, predictions };
     check(options, shape)?;
     let (layout, mut steps) = Layout::new(&one, options, shape)?;
-    let features = random_features(shape, options);
-    let (parts, limits) = (layout.accumulation, batch_limits(options));
-    let mut batcher = Batcher::in_parts(features, options.batch_size, parts, options.seed, limits)?;
+    // All parts of a batch are the same one here: only they need to fit the host's memory.
+    let (part, limits) = (layout.part, batch_limits(options));
+    let mut batcher = Batcher::new(random_features(part, options), part.batch_size, options.seed, limits)?;
+    let mut batch = |step| -> Result<_, TrainError> { Ok(vec![batcher.batch(step)?; layout.accumulation]) };
     let gpu = Arc::new(one.open(options.device).await?);
     let mut trainer = Trainer::compile(gpu, steps.remove(0)).await?;
     trainer.write_weights(&initial_tensors(options));
@@ -43,10 +44,10 @@ pub async fn measure_step(
     // The first step warms caches up; from then on rounds get longer until one is long enough.
     let mut first = 0;
     let mut steps = 1;
-    steps_take(&mut trainer, &mut batcher, options, first..first + steps).await?;
+    steps_take(&mut trainer, &mut batch, options, first..first + steps).await?;
     loop {
         first += steps;
-        let took = steps_take(&mut trainer, &mut batcher, options, first..first + steps).await?;
+        let took = steps_take(&mut trainer, &mut batch, options, first..first + steps).await?;
         if took >= LONG_ENOUGH {
             return Ok(took.div_f64(steps as f64));
         }
@@ -58,14 +59,14 @@ pub async fn measure_step(
 /// How long these steps take, to the end of the last.
 async fn steps_take(
     trainer: &mut Trainer,
-    batcher: &mut Batcher,
+    batch: &mut impl FnMut(u64) -> Result<Vec<Batch>, TrainError>,
     options: &PretrainOptions,
     steps: std::ops::Range<u64>,
 ) -> Result<Duration, TrainError> {
     let start = Instant::now();
     let last = steps.end - 1;
     for step in steps {
-        trainer.submit_parts(&batcher.parts(step)?, &step_scalars(options, step, 0), step == last).await?;
+        trainer.submit_parts(&batch(step)?, &step_scalars(options, step, 0), step == last).await?;
     }
     trainer.metrics().await?;
     Ok(start.elapsed())

@@ -185,6 +185,14 @@ fn what_does_not_fit_is_told_with_the_batch_that_would() {
     assert!(plan(&strategy, largest + 1).misfit.is_some());
     assert_eq!((too_large.bytes, too_large.dispatches), (16 * too_large.parameters, 0));
 
+    // Parts are chosen for it, but not without end.
+    let chosen = |batch_size| {
+        let options = PretrainOptions { batch_size, ..options() };
+        plan_run(Some(&strategy), &options, SEQ_LENGTH, PREDICTIONS).expect("plan")
+    };
+    assert_eq!(chosen(256 * largest).gradient_accumulation_steps, 256);
+    assert!(chosen(257 * largest).misfit.is_some());
+
     // The same for a run, which opens no device then.
     let distribution = IN_ONE_PIECE;
     let options = PretrainOptions { batch_size: largest + 1, distribution, ..options() };
