@@ -57,10 +57,10 @@ async function compile(shaders) {
   return { complaints, pipelines };
 }
 
-const DROPOUT = { length: 1027, site: 3, threshold: 2 ** 30, scale: 4 / 3, key: [0xdeadbeef, 41] };
+const DROPOUT = { length: 1027, site: 3, threshold: 2 ** 30, scale: 4 / 3, key: [0xdeadbeef, 41], part: 2 };
 
 /** In the page: what dropout makes of ones. */
-async function dropOnes({ code, length, site, threshold, scale, key }) {
+async function dropOnes({ code, length, site, threshold, scale, key, part }) {
   const adapter = await navigator.gpu.requestAdapter();
   const device = await adapter.requestDevice();
   const pipeline = device.createComputePipeline({ layout: "auto", compute: { module: device.createShaderModule({ code }) } });
@@ -70,9 +70,9 @@ async function dropOnes({ code, length, site, threshold, scale, key }) {
     device.queue.writeBuffer(made, 0, content);
     return made;
   };
-  const params = new Uint32Array([length, site, threshold, 0, 0, 1]);
+  const params = new Uint32Array([length, site, threshold, 0, 0, 1, 2]);
   new Float32Array(params.buffer)[3] = scale;
-  const keys = () => buffer(STORAGE, new Uint32Array(key));
+  const keys = () => buffer(STORAGE, new Uint32Array([...key, part]));
   const ones = new Float32Array(length).fill(1);
   const y = buffer(STORAGE | COPY_SRC, ones);
   const buffers = [buffer(UNIFORM, params), buffer(STORAGE, ones), y, keys(), keys()];
@@ -127,8 +127,9 @@ for (const [browser, launch] of [
     withPage({ launch }, async (page) => {
       const { code } = SHADERS.find(({ name }) => name === "dropout.wgsl");
       const y = await page.evaluate(dropOnes, { code, ...DROPOUT });
-      const { length, site, threshold, scale, key } = DROPOUT;
-      const isKept = (_, i) => pcg4d([i >> 2, site, ...key])[i % 4] >= threshold;
+      const { length, site, threshold, scale, key, part } = DROPOUT;
+      const before = part * Math.ceil(length / 4);
+      const isKept = (_, i) => pcg4d([before + (i >> 2), site, ...key])[i % 4] >= threshold;
       const kept = Array.from({ length }, isKept);
       assert.deepEqual(y, kept.map((isKept) => (isKept ? Math.fround(scale) : 0)));
       const share = kept.filter(Boolean).length / length;
