@@ -2,6 +2,7 @@
 
 use clap::Args;
 use wgpu_bert::data;
+use wgpu_bert::gpu::Precision;
 use wgpu_bert::model::config::BertConfig;
 use wgpu_bert::optimizer::{OptimizerKind, OptimizerOptions, Schedule};
 use wgpu_bert::train::{Distribution, OutputBiasInit, PretrainOptions};
@@ -51,6 +52,7 @@ impl StepFlags {
             steps_per_loop: 1,
             seed: 12345,
             recompute: self.recompute,
+            precision: Precision::default(),
             output_bias_init: OutputBiasInit::Zeros,
             device: self.device.options(),
             // In one piece: what does not fit is to be told.

@@ -23,6 +23,14 @@ pub enum GpuError {
         /// The limit in bytes.
         limit: u64,
     },
+    /// The adapter cannot keep numbers in 2 bytes.
+    #[error(
+        "fp16 is not possible on {adapter}, which lacks the feature shader-f16; use fp32, or an adapter that has it"
+    )]
+    NoShaderF16 {
+        /// Name of the adapter.
+        adapter: String,
+    },
     /// The device could not allocate what the plan needs.
     #[error(
         "out of device memory: {adapter} has no room for {bytes} bytes in {buffers} buffers, the largest of them {largest} \

@@ -10,7 +10,7 @@ use native as platform;
 #[cfg(target_family = "wasm")]
 use web as platform;
 
-use super::{Browser, KernelFamily};
+use super::{Browser, KernelFamily, Precision};
 
 /// What kind of processor an adapter is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +92,12 @@ impl AdapterReport {
             families.push(KernelFamily::Tile);
         }
         families
+    }
+
+    /// The precisions that its kernels can store.
+    pub fn precisions(&self) -> Vec<Precision> {
+        let f16 = self.features.contains(&"shader-f16").then_some(Precision::F16);
+        std::iter::once(Precision::F32).chain(f16).collect()
     }
 
     /// Is it the software adapter that Chromium brings along?

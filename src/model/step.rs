@@ -17,7 +17,7 @@ use super::config::{Activation, BertConfig};
 use super::inputs::{BatchShape, Inputs, StepWord};
 use super::parameters::{Arena, ParameterTable};
 use super::parts::{PartSums, Stages};
-use crate::gpu::{BufferRange, KernelFamily, Plan, Tensor};
+use crate::gpu::{BufferRange, KernelFamily, Plan, Precision, Tensor};
 use crate::ops::{
     Dropout, Function, Linear, Metrics, NORM_WORDS, Operand, RECORD_WORDS, activation, activation_backward,
     dropout, metrics,
@@ -36,6 +36,8 @@ pub struct StepKind {
     /// Do not keep what the layers' backward needs, but compute it again: less memory, up to a third more to compute, the
     /// same bits.
     pub recompute: bool,
+    /// How activations are stored.
+    pub precision: Precision,
 }
 
 /// How far a step goes.
@@ -71,12 +73,13 @@ impl Task {
 impl StepKind {
     /// Forward and backward without an update.
     pub fn gradients(next_sentence: bool) -> Self {
-        Self { next_sentence, task: Task::Gradients, records: 1, recompute: false }
+        Self { next_sentence, task: Task::Gradients, ..Self::predict(next_sentence) }
     }
 
     /// Forward only.
     pub fn predict(next_sentence: bool) -> Self {
-        Self { next_sentence, task: Task::Predict, records: 1, recompute: false }
+        let precision = Precision::default();
+        Self { next_sentence, task: Task::Predict, records: 1, recompute: false, precision }
     }
 }
 

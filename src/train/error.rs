@@ -73,6 +73,9 @@ pub enum TrainError {
         /// What does not fit.
         source: GpuError,
     },
+    /// The adapter has no numbers of the precision asked for.
+    #[error(transparent)]
+    Precision(GpuError),
     /// The device computed wrong numbers on a case whose result is known.
     #[error(
         "{adapter} computes wrong numbers, so training on it would be useless: {worst}. Update its driver or choose another adapter with --adapter"

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Distribution, Evaluation, ReplicaReport, Suspicion, TrainError};
 use crate::checkpoint::NamedTensor;
-use crate::gpu::DeviceOptions;
+use crate::gpu::{DeviceOptions, Precision};
 use crate::model::config::BertConfig;
 use crate::optimizer::{OptimizerOptions, Schedule};
 
@@ -36,6 +36,8 @@ pub struct PretrainOptions {
     /// Compute the layers' activations again for their backward instead of keeping them: see
     /// [`StepKind::recompute`](crate::model::StepKind::recompute).
     pub recompute: bool,
+    /// How activations are stored.
+    pub precision: Precision,
     /// Where the output bias of the masked-LM head starts.
     pub output_bias_init: OutputBiasInit,
     /// How the device is opened.
@@ -261,6 +263,7 @@ mod tests {
             steps_per_loop: 4,
             seed: 1,
             recompute: false,
+            precision: Precision::default(),
             output_bias_init: OutputBiasInit::Zeros,
             device: DeviceOptions::default(),
             distribution: Distribution::default(),

@@ -32,7 +32,7 @@ pub struct RunPlan {
 /// Plan a run over examples of `seq_length` tokens with `predictions` of them hidden. Nothing is allocated.
 ///
 /// ```
-/// use wgpu_bert::gpu::{DeviceOptions, survey};
+/// use wgpu_bert::gpu::{DeviceOptions, Precision, survey};
 /// use wgpu_bert::model::config::BertConfig;
 /// use wgpu_bert::optimizer::{OptimizerKind, OptimizerOptions, Schedule};
 /// use wgpu_bert::strategy::{StrategyRequest, get_distribution_strategy};
@@ -49,6 +49,7 @@ pub struct RunPlan {
 ///     steps_per_loop: 10,
 ///     seed: 12345,
 ///     recompute: false,
+///     precision: Precision::default(),
 ///     output_bias_init: OutputBiasInit::Zeros,
 ///     device: DeviceOptions::default(),
 ///     distribution: Distribution::default(),
@@ -131,12 +132,18 @@ impl<'a> Wanted<'a> {
             task,
             records: options.steps_per_loop,
             recompute: options.recompute,
+            precision: options.precision,
         };
         Self { config: &options.config, kind, family: options.device.family_on(adapter) }
     }
 
-    /// The step; [`TrainError::DoesNotFit`] where its tensors do not fit the adapter.
+    /// The step; [`TrainError::DoesNotFit`] where its tensors do not fit the adapter, and
+    /// [`TrainError::Precision`] where it has no such numbers.
     pub fn fitting(self, adapter: &AdapterReport, shape: BatchShape) -> Result<StepPlan, TrainError> {
+        if !adapter.precisions().contains(&self.kind.precision) {
+            let source = GpuError::NoShaderF16 { adapter: adapter.name.clone() };
+            return Err(TrainError::Precision(source));
+        }
         self.plan(adapter, shape).map_err(|source| self.does_not_fit(adapter, shape, source))
     }
 

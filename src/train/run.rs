@@ -33,7 +33,7 @@ use crate::strategy::{Strategy, StrategyError};
 ///
 /// ```
 /// use wgpu_bert::data::{Corpus, InstanceOptions, Tokenizer, create_instances, train_vocabulary};
-/// use wgpu_bert::gpu::{DeviceOptions, survey};
+/// use wgpu_bert::gpu::{DeviceOptions, Precision, survey};
 /// use wgpu_bert::model::config::BertConfig;
 /// use wgpu_bert::optimizer::{OptimizerKind, OptimizerOptions, Schedule};
 /// use wgpu_bert::strategy::{StrategyRequest, get_distribution_strategy};
@@ -61,6 +61,7 @@ use crate::strategy::{Strategy, StrategyError};
 ///     steps_per_loop: 2,
 ///     seed: 12345,
 ///     recompute: false,
+///     precision: Precision::default(),
 ///     output_bias_init: OutputBiasInit::Zeros,
 ///     device: DeviceOptions::default(),
 ///     distribution: Distribution::default(),

@@ -117,6 +117,7 @@ impl From<TrainError> for Rejection {
                 Self::option(camel_case(option), format!("{value}, but must be {expected}"))
             }
             TrainError::DoesNotFit { .. } | TrainError::Uneven { .. } => Self::option("batchSize", error),
+            TrainError::Precision(_) => Self::option("dtype", error),
             TrainError::NoMask { .. } | TrainError::MasksTooFarApart { .. } => Self::option("text", error),
             TrainError::Diverged { .. } | TrainError::BadWeights { .. } => Self::new("DivergedError", error),
             TrainError::Gpu(_)

@@ -5,7 +5,7 @@ use super::options::{BiasStart, HiddenAct, Kernels, ModelChoice, ModelSizes, Run
 use super::text::Reading;
 use crate::checkpoint::{ModelFolder, NamedTensor};
 use crate::data::{InstanceOptions, Tokenizer, Vocabulary};
-use crate::gpu::{DeviceOptions, KernelFamily};
+use crate::gpu::{DeviceOptions, KernelFamily, Precision};
 use crate::model::config::{Activation, BertConfig};
 use crate::optimizer::Schedule;
 use crate::train::recipe::{self, Recipe, Warmup};
@@ -101,6 +101,7 @@ pub fn resolve(options: RunOptions) -> Result<Resolved, Rejection> {
         steps_per_loop: options.steps_per_loop.unwrap_or(recipe.steps_per_loop).min(total_steps as usize),
         seed: instances.random_seed,
         recompute: options.recompute.unwrap_or(false),
+        precision: Precision::default(),
         output_bias_init: match options.output_bias_init {
             None => recipe.output_bias_init,
             Some(BiasStart::Zeros) => OutputBiasInit::Zeros,

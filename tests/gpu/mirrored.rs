@@ -2,7 +2,7 @@
 
 use wgpu_bert::checkpoint::{TensorFile, names::read_parameters};
 use wgpu_bert::data::{Features, InstanceSet, PythonRandom};
-use wgpu_bert::gpu::DeviceOptions;
+use wgpu_bert::gpu::{DeviceOptions, Precision};
 use wgpu_bert::optimizer::{OptimizerKind, OptimizerOptions, Schedule};
 use wgpu_bert::strategy::{Algorithm, AllReduce, StrategyRequest, get_distribution_strategy};
 use wgpu_bert::train::{
@@ -211,6 +211,7 @@ fn two_makes() {
         steps_per_loop: 1,
         seed: 1,
         recompute: false,
+        precision: Precision::default(),
         output_bias_init: OutputBiasInit::Zeros,
         device: DeviceOptions::default(),
         distribution: Distribution::default(),

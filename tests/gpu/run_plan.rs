@@ -1,7 +1,7 @@
 //! What is known of a run before it starts: its plan, the kernels to compile, and the time of a step.
 
 use wgpu_bert::data::Features;
-use wgpu_bert::gpu::{DeviceOptions, Gpu, survey};
+use wgpu_bert::gpu::{DeviceOptions, Gpu, Precision, survey};
 use wgpu_bert::model::config::BertConfig;
 use wgpu_bert::model::{BatchShape, StepKind, Task};
 use wgpu_bert::optimizer::{OptimizerKind, OptimizerOptions, Schedule};
@@ -35,6 +35,7 @@ fn options() -> PretrainOptions {
         steps_per_loop: 1,
         seed: 7,
         recompute: false,
+        precision: Precision::default(),
         output_bias_init: OutputBiasInit::Zeros,
         device: DeviceOptions::default(),
         distribution: Distribution::default(),
@@ -122,6 +123,7 @@ fn the_memory_that_is_planned_is_allocated() {
             task: Task::Train(options.optimizer),
             records: 2,
             recompute: false,
+            precision: Precision::default(),
         };
         let trainer = Trainer::new(device.gpu.clone(), &options.config, shape, step);
         let trainer = pollster::block_on(trainer).expect("trainer");
@@ -206,6 +208,16 @@ fn what_does_not_fit_is_told_with_the_batch_that_would() {
         panic!("no batch fits")
     };
     assert!(source.to_string().contains("word_embeddings"), "{source}");
+}
+
+#[test]
+fn fp16_is_refused_where_the_adapter_lacks_it() {
+    let mut strategy = strategy();
+    let options = PretrainOptions { precision: Precision::F16, ..options() };
+    strategy.adapter.features.retain(|feature| *feature != "shader-f16");
+    let error = plan_run(Some(&strategy), &options, SEQ_LENGTH, PREDICTIONS).unwrap_err();
+    let told = "which lacks the feature shader-f16; use fp32";
+    assert!(matches!(error, TrainError::Precision(_)) && error.to_string().contains(told), "{error}");
 }
 
 #[test]

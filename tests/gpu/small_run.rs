@@ -2,7 +2,7 @@
 
 use wgpu_bert::checkpoint::NamedTensor;
 use wgpu_bert::data::{Corpus, Features, InstanceOptions, Tokenizer, create_instances, train_vocabulary};
-use wgpu_bert::gpu::DeviceOptions;
+use wgpu_bert::gpu::{DeviceOptions, Precision};
 use wgpu_bert::model::config::BertConfig;
 use wgpu_bert::optimizer::{OptimizerKind, OptimizerOptions, Schedule};
 use wgpu_bert::strategy::{Strategy, StrategyRequest, get_distribution_strategy};
@@ -52,6 +52,7 @@ pub fn setting(device: &Device, kind: OptimizerKind) -> Setting {
         steps_per_loop: 3,
         seed: 7,
         recompute: false,
+        precision: Precision::default(),
         output_bias_init: OutputBiasInit::Zeros,
         device: DeviceOptions { family: Some(device.gpu.family), ..DeviceOptions::default() },
         distribution: Distribution::default(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use wgpu_bert::checkpoint::import::ImportSource;
 use wgpu_bert::data::{self, InstanceOptions};
-use wgpu_bert::gpu::DeviceOptions;
+use wgpu_bert::gpu::{DeviceOptions, Precision};
 use wgpu_bert::model::config::{BertConfig, ConfigError, ConfigProblem};
 use wgpu_bert::optimizer::{OnNan, OptimizerKind, Schedule};
 use wgpu_bert::strategy::AllReduce;
@@ -158,6 +158,7 @@ pub fn resolve(
             steps_per_loop: steps_per_loop.min(longest),
             seed: instances.random_seed,
             recompute: training.recompute.unwrap_or(false),
+            precision: Precision::default(),
             output_bias_init: match training.output_bias_init {
                 None => recipe.output_bias_init,
                 Some(BiasStart::Zeros) => OutputBiasInit::Zeros,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Command, FromArgMatches};
 use wgpu_bert::data::InstanceOptions;
-use wgpu_bert::gpu::{DeviceOptions, KernelFamily};
+use wgpu_bert::gpu::{DeviceOptions, KernelFamily, Precision};
 use wgpu_bert::model::config::BertConfig;
 use wgpu_bert::optimizer::{OnNan, OptimizerKind, OptimizerOptions, Schedule};
 use wgpu_bert::strategy::{Algorithm, AllReduce};
@@ -68,6 +68,7 @@ fn defaults_are_those_of_the_reference() {
             steps_per_loop: 10,
             seed: 12345,
             recompute: false,
+            precision: Precision::default(),
             output_bias_init: OutputBiasInit::Zeros,
             device: DeviceOptions::default(),
             distribution: Distribution::default(),
@@ -143,6 +144,7 @@ fn every_flag_arrives() {
             steps_per_loop: 25,
             seed: 7,
             recompute: true,
+            precision: Precision::default(),
             output_bias_init: OutputBiasInit::Unigram,
             device: DeviceOptions {
                 family: Some(KernelFamily::Register),
