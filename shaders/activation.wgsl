@@ -2,7 +2,7 @@
 //
 //   forward    y[i] = f(x[i])
 //   backward   dy[i] = dy[i] * f'(x[i])
-//     x, y, dy   f32 [len]
+//     x, y, dy   Real [len]
 //
 //   FUNCTION 0 gelu_tanh   f(x) = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
 //            1 gelu_erf    f(x) = x / 2 * (1 + erf(x / sqrt(2)))
@@ -18,9 +18,9 @@ struct Params { len: u32 }
 override FUNCTION: u32 = 0u;
 
 @group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<storage, read> x: array<f32>;
-@group(0) @binding(2) var<storage, read_write> y: array<f32>;
-@group(0) @binding(2) var<storage, read_write> dy: array<f32>;
+@group(0) @binding(1) var<storage, read> x: array<Real>;
+@group(0) @binding(2) var<storage, read_write> y: array<Real>;
+@group(0) @binding(2) var<storage, read_write> dy: array<Real>;
 
 // Some drivers compute tanh from exponentials that overflow; at 10 it is 1 in f32.
 fn safe_tanh(v: vec4f) -> vec4f { return tanh(clamp(v, vec4f(-10.0), vec4f(10.0))); }
@@ -80,14 +80,16 @@ fn derivative(v: vec4f) -> vec4f {
   }
 }
 
+fn load_x(i: vec4u) -> vec4f { return vec4f(f32(x[i.x]), f32(x[i.y]), f32(x[i.z]), f32(x[i.w])); }
+
 @compute @workgroup_size(64)
 fn forward(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
            @builtin(local_invocation_index) lane: u32) {
   let first = ((group.y * groups.x + group.x) * 64u + lane) * 4u;
   if (first >= p.len) { return; }
   let i = min(first + vec4u(0u, 1u, 2u, 3u), vec4u(p.len - 1u));
-  let v = value(vec4f(x[i.x], x[i.y], x[i.z], x[i.w]));
-  y[i.x] = v.x; y[i.y] = v.y; y[i.z] = v.z; y[i.w] = v.w;
+  let v = value(load_x(i));
+  y[i.x] = Real(v.x); y[i.y] = Real(v.y); y[i.z] = Real(v.z); y[i.w] = Real(v.w);
 }
 
 @compute @workgroup_size(64)
@@ -96,6 +98,6 @@ fn backward(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups
   let first = ((group.y * groups.x + group.x) * 64u + lane) * 4u;
   if (first >= p.len) { return; }
   let i = min(first + vec4u(0u, 1u, 2u, 3u), vec4u(p.len - 1u));
-  let d = vec4f(dy[i.x], dy[i.y], dy[i.z], dy[i.w]) * derivative(vec4f(x[i.x], x[i.y], x[i.z], x[i.w]));
-  dy[i.x] = d.x; dy[i.y] = d.y; dy[i.z] = d.z; dy[i.w] = d.w;
+  let d = vec4f(f32(dy[i.x]), f32(dy[i.y]), f32(dy[i.z]), f32(dy[i.w])) * derivative(load_x(i));
+  dy[i.x] = Real(d.x); dy[i.y] = Real(d.y); dy[i.z] = Real(d.z); dy[i.w] = Real(d.w);
 }

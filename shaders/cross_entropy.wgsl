@@ -4,7 +4,7 @@
 //                   row_hit[r] = weights[r] where labels[r] is the (first) largest logit, else 0
 //   loss_gradient   the same, then logits[r, j] = (softmax(logits[r, :])[j] - [j == labels[r]]) * weights[r] * scale
 //
-//   logits    f32 [rows, width]
+//   logits    Real [rows, width]
 //   labels    u32 [rows], below width
 //   weights   f32 [rows]; a row of weight 0 gives exact zeros whatever its logits
 //   row_loss  f32 [rows]
@@ -17,7 +17,7 @@
 struct Params { rows: u32, width: u32, scale_word: u32 }
 
 @group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<storage, read_write> logits: array<f32>;
+@group(0) @binding(1) var<storage, read_write> logits: array<Real>;
 @group(0) @binding(2) var<storage, read> labels: array<u32>;
 @group(0) @binding(3) var<storage, read> weights: array<f32>;
 @group(0) @binding(4) var<storage, read_write> row_loss: array<f32>;
@@ -90,11 +90,11 @@ fn measure(group: vec3u, groups: vec3u, lane: u32) -> Row {
     let block_end = min(start + block, end);
     let before = top.value;
     for (var j = start; j < block_end; j += LANES) {
-      let logit = logits[first + j];
+      let logit = f32(logits[first + j]);
       if (logit > top.value) { top = Top(logit, j); }
     }
     var block_sum = 0.0;
-    for (var j = start; j < block_end; j += LANES) { block_sum += exp(logits[first + j] - top.value); }
+    for (var j = start; j < block_end; j += LANES) { block_sum += exp(f32(logits[first + j]) - top.value); }
     sum = sum * exp(before - top.value) + block_sum;
   }
   let row_top = top_lanes(lane, top);
@@ -105,7 +105,7 @@ fn measure(group: vec3u, groups: vec3u, lane: u32) -> Row {
     var loss = 0.0;
     var hit = 0.0;
     if (weight != 0.0) {
-      loss = weight * (log(row_sum) + (row_top.value - logits[first + label]));
+      loss = weight * (log(row_sum) + (row_top.value - f32(logits[first + label])));
       hit = select(0.0, weight, row_top.index == label);
     }
     row_loss[row] = loss;
@@ -130,9 +130,9 @@ fn loss_gradient(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) g
   for (var j = lane % LANES; j < end; j += LANES) {
     var gradient = 0.0;
     if (row.weight != 0.0) {
-      let probability_weighted = exp(logits[first + j] - row.top) * row.scale;
+      let probability_weighted = exp(f32(logits[first + j]) - row.top) * row.scale;
       gradient = (probability_weighted - select(0.0, row.weight, j == row.label)) * scale;
     }
-    logits[first + j] = gradient;
+    logits[first + j] = Real(gradient);
   }
 }

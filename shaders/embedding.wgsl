@@ -5,14 +5,14 @@
 //     word                f32 [vocabulary, width]
 //     position            f32 [positions, width]
 //     token_type          f32 [types, width]
-//     x                   f32 [rows, width]
+//     x                   Real [rows, width]
 //
 // WGSL has no atomic addition of floats, so a table's entry gathers the rows that used it. They are grouped by id in
 // two levels of compressed sparse rows: a frequent id has several segments of bounded length.
 //
 //   sum_segments     segment_sums[s, :] = sum of dx[rows[i], :] over i in segment_offsets[s] .. segment_offsets[s + 1]
 //   sum_ids          table[ids[u], :] (+)= sum of segment_sums[s, :] over s in id_offsets[u] .. id_offsets[u + 1]
-//     dx                  f32 [any, width]
+//     dx                  Real [any, width]
 //     rows                u32 [segment_offsets[segments]]
 //     segment_offsets     u32 [segments + 1]
 //     ids, id_offsets     u32 [unique], u32 [unique + 1]
@@ -47,7 +47,7 @@ fn place(group: vec3u, groups: vec3u, lane: u32) -> Place {
 @group(0) @binding(3) var<storage, read> word: array<f32>;
 @group(0) @binding(4) var<storage, read> position: array<f32>;
 @group(0) @binding(5) var<storage, read> token_type: array<f32>;
-@group(0) @binding(6) var<storage, read_write> x: array<f32>;
+@group(0) @binding(6) var<storage, read_write> x: array<Real>;
 
 @compute @workgroup_size(64)
 fn forward(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
@@ -59,14 +59,14 @@ fn forward(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups:
   let from_position = at.row % p.seq * p.width;
   let from_type = type_ids[at.row] * p.width;
   for (var col = at.first; col < p.width; col += at.step) {
-    x[to + col] = word[from_word + col] + position[from_position + col] + token_type[from_type + col];
+    x[to + col] = Real(word[from_word + col] + position[from_position + col] + token_type[from_type + col]);
   }
 }
 
 @group(0) @binding(1) var<storage, read> counts: array<u32>;
 @group(0) @binding(2) var<storage, read> segment_offsets: array<u32>;
 @group(0) @binding(3) var<storage, read> rows: array<u32>;
-@group(0) @binding(4) var<storage, read> dx: array<f32>;
+@group(0) @binding(4) var<storage, read> dx: array<Real>;
 @group(0) @binding(5) var<storage, read_write> segment_sums_out: array<f32>;
 
 @compute @workgroup_size(64)
@@ -78,7 +78,7 @@ fn sum_segments(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) gr
   let end = segment_offsets[at.row + 1u];
   for (var col = at.first; col < p.width; col += at.step) {
     var sum = 0.0;
-    for (var i = start; i < end; i += 1u) { sum += dx[rows[i] * p.width + col]; }
+    for (var i = start; i < end; i += 1u) { sum += f32(dx[rows[i] * p.width + col]); }
     segment_sums_out[at.row * p.width + col] = sum;
   }
 }

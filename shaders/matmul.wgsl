@@ -1,9 +1,9 @@
 // Batched matrix product with arbitrary strides: C[z] = alpha * A[z] B[z] (+ bias) (+ C[z]).
 //
-//   a, b   f32, any tensor: A[z](i, l) = a[base + outer * (z / inner) + inner_stride * (z % inner) + i * row + l * col]
+//   a, b   Real, any tensor: A[z](i, l) = a[base + outer * (z / inner) + inner_stride * (z % inner) + i * row + l * col]
 //          B[z](l, j) likewise; A is m x k, B is k x n
 //   bias   f32 [n], added to every row
-//   c      f32, C[z](i, j) with unit column stride
+//   c      Product, which is f32 or f16 like Real: C[z](i, j) with unit column stride
 //   sums   f32 [m], in the kernels named after them instead of the bias: sums[i] = sum over l of A(i, l)
 //
 // A transposed operand is one with its strides exchanged, so the backward of y = x Wᵀ + bias is two more calls:
@@ -23,11 +23,11 @@ struct Params {
 }
 
 @group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<storage, read> a: array<f32>;
-@group(0) @binding(2) var<storage, read> b: array<f32>;
+@group(0) @binding(1) var<storage, read> a: array<Real>;
+@group(0) @binding(2) var<storage, read> b: array<Real>;
 @group(0) @binding(3) var<storage, read> bias: array<f32>;
 @group(0) @binding(3) var<storage, read_write> sums: array<f32>;
-@group(0) @binding(4) var<storage, read_write> c: array<f32>;
+@group(0) @binding(4) var<storage, read_write> c: array<Product>;
 
 fn start(operand: Operand, z: u32) -> u32 {
   return operand.base + operand.outer * (z / p.batch_inner) + operand.inner * (z % p.batch_inner);
@@ -40,19 +40,24 @@ fn added(col: u32) -> vec4f {
   return vec4f(bias[min(col, last)], bias[min(col + 1u, last)], bias[min(col + 2u, last)], bias[min(col + 3u, last)]);
 }
 
+// Four neighbouring columns of what C held.
+fn added_to(at: u32, more: u32) -> vec4f {
+  return vec4f(f32(c[at]), f32(c[at + min(1u, more)]), f32(c[at + min(2u, more)]), f32(c[at + min(3u, more)]));
+}
+
 // Straight-line code: a loop over the elements would take llvmpipe a fifth of a product with k = 32.
 fn store(origin: u32, row: u32, col: u32, sum: vec4f, add: vec4f) {
   if (row >= p.m || col >= p.n) { return; }
   let at = origin + row * p.c.row + col;
   let more = p.n - 1u - col;
   var value = p.alpha * sum + add;
-  if (p.accumulate != 0u) { value += vec4f(c[at], c[at + min(1u, more)], c[at + min(2u, more)], c[at + min(3u, more)]); }
-  c[at] = value.x;
+  if (p.accumulate != 0u) { value += added_to(at, more); }
+  c[at] = Product(value.x);
   if (more >= 3u) {
-    c[at + 1u] = value.y; c[at + 2u] = value.z; c[at + 3u] = value.w;
+    c[at + 1u] = Product(value.y); c[at + 2u] = Product(value.z); c[at + 3u] = Product(value.w);
   } else {
-    if (more >= 1u) { c[at + 1u] = value.y; }
-    if (more >= 2u) { c[at + 2u] = value.z; }
+    if (more >= 1u) { c[at + 1u] = Product(value.y); }
+    if (more >= 2u) { c[at + 2u] = Product(value.z); }
   }
 }
 
@@ -135,16 +140,16 @@ fn register_tile(z: u32, row: u32, col: u32) -> Tile {
   var s7 = vec4f(); var t7 = vec4f();
   var r = vec4f(); var q = vec4f();
   for (var l = 0u; l < p.k; l += 1u) {
-    let x = vec4f(b[b0], b[b1], b[b2], b[b3]);
-    let y = vec4f(b[b4], b[b5], b[b6], b[b7]);
-    let v0 = a[a0]; s0 += v0 * x; t0 += v0 * y; a0 += p.a.col;
-    let v1 = a[a1]; s1 += v1 * x; t1 += v1 * y; a1 += p.a.col;
-    let v2 = a[a2]; s2 += v2 * x; t2 += v2 * y; a2 += p.a.col;
-    let v3 = a[a3]; s3 += v3 * x; t3 += v3 * y; a3 += p.a.col;
-    let v4 = a[a4]; s4 += v4 * x; t4 += v4 * y; a4 += p.a.col;
-    let v5 = a[a5]; s5 += v5 * x; t5 += v5 * y; a5 += p.a.col;
-    let v6 = a[a6]; s6 += v6 * x; t6 += v6 * y; a6 += p.a.col;
-    let v7 = a[a7]; s7 += v7 * x; t7 += v7 * y; a7 += p.a.col;
+    let x = vec4f(f32(b[b0]), f32(b[b1]), f32(b[b2]), f32(b[b3]));
+    let y = vec4f(f32(b[b4]), f32(b[b5]), f32(b[b6]), f32(b[b7]));
+    let v0 = f32(a[a0]); s0 += v0 * x; t0 += v0 * y; a0 += p.a.col;
+    let v1 = f32(a[a1]); s1 += v1 * x; t1 += v1 * y; a1 += p.a.col;
+    let v2 = f32(a[a2]); s2 += v2 * x; t2 += v2 * y; a2 += p.a.col;
+    let v3 = f32(a[a3]); s3 += v3 * x; t3 += v3 * y; a3 += p.a.col;
+    let v4 = f32(a[a4]); s4 += v4 * x; t4 += v4 * y; a4 += p.a.col;
+    let v5 = f32(a[a5]); s5 += v5 * x; t5 += v5 * y; a5 += p.a.col;
+    let v6 = f32(a[a6]); s6 += v6 * x; t6 += v6 * y; a6 += p.a.col;
+    let v7 = f32(a[a7]); s7 += v7 * x; t7 += v7 * y; a7 += p.a.col;
     r += vec4f(v0, v1, v2, v3); q += vec4f(v4, v5, v6, v7);
     b0 += p.b.row; b1 += p.b.row; b2 += p.b.row; b3 += p.b.row; b4 += p.b.row; b5 += p.b.row; b6 += p.b.row; b7 += p.b.row;
   }
@@ -176,14 +181,14 @@ var<workgroup> b_tile: array<vec4f, 256>; // [l][col / 4]
 fn load_a(origin: u32, row: u32, l: u32) -> vec4f {
   if (l >= p.k) { return vec4f(); }
   let at = origin + l * p.a.col;
-  return vec4f(a[at + min(row, p.m - 1u) * p.a.row], a[at + min(row + 1u, p.m - 1u) * p.a.row],
-               a[at + min(row + 2u, p.m - 1u) * p.a.row], a[at + min(row + 3u, p.m - 1u) * p.a.row]);
+  return vec4f(f32(a[at + min(row, p.m - 1u) * p.a.row]), f32(a[at + min(row + 1u, p.m - 1u) * p.a.row]),
+               f32(a[at + min(row + 2u, p.m - 1u) * p.a.row]), f32(a[at + min(row + 3u, p.m - 1u) * p.a.row]));
 }
 fn load_b(origin: u32, col: u32, l: u32) -> vec4f {
   if (l >= p.k) { return vec4f(); }
   let at = origin + l * p.b.row;
-  return vec4f(b[at + min(col, p.n - 1u) * p.b.col], b[at + min(col + 1u, p.n - 1u) * p.b.col],
-               b[at + min(col + 2u, p.n - 1u) * p.b.col], b[at + min(col + 3u, p.n - 1u) * p.b.col]);
+  return vec4f(f32(b[at + min(col, p.n - 1u) * p.b.col]), f32(b[at + min(col + 1u, p.n - 1u) * p.b.col]),
+               f32(b[at + min(col + 2u, p.n - 1u) * p.b.col]), f32(b[at + min(col + 3u, p.n - 1u) * p.b.col]));
 }
 
 // Which tile a workgroup holds: its batch, row and column.

@@ -19,11 +19,11 @@ struct Params {
 }
 
 @group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<storage, read> a: array<f32>;
-@group(0) @binding(2) var<storage, read> b: array<f32>;
+@group(0) @binding(1) var<storage, read> a: array<Real>;
+@group(0) @binding(2) var<storage, read> b: array<Real>;
 @group(0) @binding(3) var<storage, read> bias: array<f32>;
 @group(0) @binding(3) var<storage, read_write> sums: array<f32>;
-@group(0) @binding(4) var<storage, read_write> c: array<f32>;
+@group(0) @binding(4) var<storage, read_write> c: array<Product>;
 
 fn start(operand: Operand, z: u32) -> u32 {
   return operand.base + operand.outer * (z / p.batch_inner) + operand.inner * (z % p.batch_inner);
@@ -36,16 +36,21 @@ fn added(col: u32) -> vec4f {
   return vec4f(bias[min(col, last)], bias[min(col + 8u, last)], bias[min(col + 16u, last)], bias[min(col + 24u, last)]);
 }
 
+// Every eighth column of what C held.
+fn added_to(at: u32, more: u32) -> vec4f {
+  return vec4f(f32(c[at]), f32(c[at + min(8u, more)]), f32(c[at + min(16u, more)]), f32(c[at + min(24u, more)]));
+}
+
 fn store(origin: u32, row: u32, col: u32, sum: vec4f, add: vec4f) {
   if (row >= p.m || col >= p.n) { return; }
   let at = origin + row * p.c.row + col;
   let more = p.n - 1u - col;
   var value = p.alpha * sum + add;
-  if (p.accumulate != 0u) { value += vec4f(c[at], c[at + min(8u, more)], c[at + min(16u, more)], c[at + min(24u, more)]); }
-  c[at] = value.x;
-  if (more >= 8u) { c[at + 8u] = value.y; }
-  if (more >= 16u) { c[at + 16u] = value.z; }
-  if (more >= 24u) { c[at + 24u] = value.w; }
+  if (p.accumulate != 0u) { value += added_to(at, more); }
+  c[at] = Product(value.x);
+  if (more >= 8u) { c[at + 8u] = Product(value.y); }
+  if (more >= 16u) { c[at + 16u] = Product(value.z); }
+  if (more >= 24u) { c[at + 24u] = Product(value.w); }
 }
 
 // Which tile a subgroup holds: its batch, row and column.
@@ -78,10 +83,10 @@ fn multiply(z: u32, row: u32, col: u32, lane: u32) -> Tile {
   var sc = vec4f(); var sd = vec4f(); var se = vec4f(); var sf = vec4f();
   var r = vec2f();
   for (var l = 0u; l < p.k; l += 1u) {
-    let v = a[a0]; a0 += p.a.col;
-    let w = a[a1]; a1 += p.a.col;
+    let v = f32(a[a0]); a0 += p.a.col;
+    let w = f32(a[a1]); a1 += p.a.col;
     r += vec2f(v, w);
-    let x = vec4f(b[b0], b[b1], b[b2], b[b3]);
+    let x = vec4f(f32(b[b0]), f32(b[b1]), f32(b[b2]), f32(b[b3]));
     b0 += p.b.row; b1 += p.b.row; b2 += p.b.row; b3 += p.b.row;
     s0 += subgroupBroadcast(v, 0u) * x; s8 += subgroupBroadcast(w, 0u) * x;
     s1 += subgroupBroadcast(v, 1u) * x; s9 += subgroupBroadcast(w, 1u) * x;

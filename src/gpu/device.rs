@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::buffer::OwnedBuffer;
 use super::time::sleep;
-use super::{AdapterKind, AdapterReport, GpuError, Kernel, Shader};
+use super::{AdapterKind, AdapterReport, GpuError, Kernel, Precision};
 
 /// What the adapter is, as far as the choice of kernels goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,6 +87,9 @@ struct Failure {
     waker: Option<Waker>,
 }
 
+/// A shader's name and types.
+type ModuleKey = (&'static str, Vec<(&'static str, Precision)>);
+
 /// An open device.
 pub struct Gpu {
     /// The device.
@@ -99,7 +102,7 @@ pub struct Gpu {
     pub family: KernelFamily,
     runtime_checks: bool,
     failure: Arc<Mutex<Failure>>,
-    modules: Mutex<HashMap<&'static str, wgpu::ShaderModule>>,
+    modules: Mutex<HashMap<ModuleKey, wgpu::ShaderModule>>,
     pipelines: Mutex<HashMap<Kernel, wgpu::ComputePipeline>>,
     created: Mutex<Created>,
 }
@@ -125,6 +128,7 @@ impl Gpu {
         let mut features = wgpu::Features::empty();
         features.set(wgpu::Features::TIMESTAMP_QUERY, options.timestamps);
         features.set(wgpu::Features::SUBGROUP, adapter.has_subgroups_of_8);
+        features.set(wgpu::Features::SHADER_F16, adapter.precisions().contains(&Precision::F16));
         let (device, queue) = handle
             .request_device(&wgpu::DeviceDescriptor {
                 label: Some("wgpu-bert"),
@@ -265,7 +269,7 @@ impl Gpu {
         if let Some(found) = lock(&self.pipelines).get(kernel) {
             return found.clone();
         }
-        let module = self.module(kernel.shader);
+        let module = self.module(kernel);
         let constants: Vec<_> =
             kernel.constants.iter().map(|(name, value)| (*name, f64::from(*value))).collect();
         lock(&self.created).pipelines += 1;
@@ -286,12 +290,13 @@ impl Gpu {
         pipeline
     }
 
-    fn module(&self, shader: Shader) -> wgpu::ShaderModule {
+    fn module(&self, kernel: &Kernel) -> wgpu::ShaderModule {
         let mut modules = lock(&self.modules);
-        let module = modules.entry(shader.name).or_insert_with(|| {
+        let name = kernel.shader.name;
+        let module = modules.entry((name, kernel.types.clone())).or_insert_with(|| {
             let descriptor = wgpu::ShaderModuleDescriptor {
-                label: Some(shader.name),
-                source: wgpu::ShaderSource::Wgsl(shader.source.into()),
+                label: Some(name),
+                source: wgpu::ShaderSource::Wgsl(kernel.source().into()),
             };
             if self.runtime_checks {
                 self.device.create_shader_module(descriptor)

@@ -137,7 +137,7 @@ mod tests {
     fn touch(plan: &mut Plan, tensors: &[Tensor]) {
         let shader = Shader { name: "none", source: "" };
         plan.dispatch(Dispatch {
-            kernel: Kernel { shader, entry: "main", constants: vec![] },
+            kernel: Kernel { shader, entry: "main", constants: vec![], types: vec![] },
             bindings: tensors.iter().enumerate().map(|(i, t)| (i as u32 + 1, *t)).collect(),
             params: vec![],
             groups: [1, 1],

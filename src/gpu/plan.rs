@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{GpuError, KernelFamily, MemoryPlan};
+use super::{GpuError, KernelFamily, MemoryPlan, Precision};
 
 /// A WGSL file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -22,14 +22,32 @@ pub struct Kernel {
     pub entry: &'static str,
     /// Values of `override` constants.
     pub constants: Vec<(&'static str, u32)>,
+    /// What the types are that the file leaves open: those of the tensors it is given.
+    pub types: Vec<(&'static str, Precision)>,
 }
 
-/// A range of 4-byte words in one storage of a [`Plan`].
+impl Kernel {
+    /// Its file as a compiler takes it.
+    pub(super) fn source(&self) -> String {
+        let alias = |(name, precision): &(&str, Precision)| format!("alias {name} = {};\n", precision.wgsl());
+        let aliases: String = self.types.iter().map(alias).collect();
+        let enable = if self.needs_f16() { "enable f16;\n" } else { "" };
+        format!("{enable}{aliases}{}", self.shader.source)
+    }
+
+    /// Does it need the feature `shader-f16`?
+    pub(super) fn needs_f16(&self) -> bool {
+        self.types.iter().any(|(_, precision)| *precision == Precision::F16)
+    }
+}
+
+/// A range of numbers in one storage of a [`Plan`]: words of 4 bytes, or of 2 where it is told so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tensor {
     pub(super) storage: usize,
     pub(super) offset: u64,
     pub(super) len: u64,
+    pub(super) precision: Precision,
 }
 
 impl Tensor {
@@ -37,7 +55,7 @@ impl Tensor {
     /// multiple of everywhere.
     pub const ALIGNMENT_WORDS: usize = 64;
 
-    /// Number of words.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         self.len as usize
     }
@@ -45,6 +63,16 @@ impl Tensor {
     /// Is it empty? A plan holds no empty tensors.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// How its elements are stored; words that are no numbers count as f32.
+    pub fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    /// Its size in bytes: whole words of 4, which is what can be bound.
+    pub fn bytes(&self) -> u64 {
+        (self.len * self.precision.bytes() as u64).next_multiple_of(4)
     }
 
     /// Its first word, counted from the start of its storage.
@@ -55,10 +83,14 @@ impl Tensor {
     /// A part of this tensor as a tensor of its own.
     ///
     /// # Panics
-    /// When the part is not inside, or does not start at a multiple of [`Tensor::ALIGNMENT_WORDS`].
+    /// When the part is not inside, or does not start at a multiple of [`Tensor::ALIGNMENT_WORDS`] words of 4 bytes.
     pub fn part(&self, start: usize, len: usize) -> Tensor {
-        assert!(start + len <= self.len() && start.is_multiple_of(ALIGNMENT_WORDS), "bad part of a tensor");
-        Tensor { storage: self.storage, offset: self.offset + start as u64 * 4, len: len as u64 }
+        let bytes = start * self.precision.bytes();
+        assert!(
+            start + len <= self.len() && bytes.is_multiple_of(4 * ALIGNMENT_WORDS),
+            "bad part of a tensor"
+        );
+        Tensor { offset: self.offset + bytes as u64, len: len as u64, ..*self }
     }
 }
 
@@ -129,16 +161,22 @@ impl Plan {
         Self { family, storages: Vec::new(), commands: Vec::new() }
     }
 
-    fn storage(&mut self, name: &str, words: usize, kind: Kind) -> Tensor {
-        assert!(words > 0, "tensor {name} is empty");
-        let bytes = words as u64 * 4;
+    fn storage(&mut self, name: &str, len: usize, precision: Precision, kind: Kind) -> Tensor {
+        assert!(len > 0, "tensor {name} is empty");
+        let tensor = Tensor { storage: self.storages.len(), offset: 0, len: len as u64, precision };
+        let bytes = tensor.bytes();
         self.storages.push(Storage { name: name.into(), bytes, kind, content: None, kept: false });
-        Tensor { storage: self.storages.len() - 1, offset: 0, len: words as u64 }
+        tensor
     }
 
     /// A tensor that keeps its content from step to step, in a buffer of its own.
     pub fn persistent(&mut self, name: &str, words: usize) -> Tensor {
-        self.storage(name, words, Kind::Persistent)
+        self.persistent_as(Precision::F32, name, words)
+    }
+
+    /// The same, of numbers that are stored so.
+    pub fn persistent_as(&mut self, precision: Precision, name: &str, len: usize) -> Tensor {
+        self.storage(name, len, precision, Kind::Persistent)
     }
 
     /// A persistent tensor with content of its own: a table the kernels read and nobody writes.
@@ -150,7 +188,12 @@ impl Plan {
 
     /// A tensor that lives from the command that writes it to the last that reads it.
     pub fn transient(&mut self, name: &str, words: usize) -> Tensor {
-        self.storage(name, words, Kind::Transient)
+        self.transient_as(Precision::F32, name, words)
+    }
+
+    /// The same, of numbers that are stored so.
+    pub fn transient_as(&mut self, precision: Precision, name: &str, len: usize) -> Tensor {
+        self.storage(name, len, precision, Kind::Transient)
     }
 
     /// Let a transient tensor keep its content to the end of the plan, for the host to read.
@@ -161,7 +204,7 @@ impl Plan {
     /// A tensor of another program, shared with it.
     pub fn import(&mut self, name: &str, range: &super::BufferRange) -> Tensor {
         let words = range.bytes as usize / 4;
-        let tensor = self.storage(name, words, Kind::Imported(range.buffer.clone()));
+        let tensor = self.storage(name, words, Precision::F32, Kind::Imported(range.buffer.clone()));
         Tensor { offset: range.offset, ..tensor }
     }
 
@@ -201,9 +244,9 @@ impl Plan {
         let bound = |command: &Command| match command {
             Command::Dispatch(dispatch) => {
                 let tensors: HashSet<_> = dispatch.bindings.iter().map(|(_, tensor)| tensor).collect();
-                tensors.iter().map(|tensor| tensor.len * 4).sum::<u64>()
+                tensors.iter().map(|tensor| tensor.bytes()).sum::<u64>()
             }
-            Command::Clear(tensor) => tensor.len * 4,
+            Command::Clear(tensor) => tensor.bytes(),
         };
         self.commands.iter().map(bound).sum()
     }

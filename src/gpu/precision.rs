@@ -10,3 +10,21 @@ pub enum Precision {
     /// 2 bytes each, on adapters with the feature `shader-f16`.
     F16,
 }
+
+impl Precision {
+    /// Bytes of a number.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 => 2,
+        }
+    }
+
+    /// The type in WGSL.
+    pub(super) fn wgsl(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use super::buffer::OwnedBuffer;
 use super::plan::{ALIGNMENT_WORDS, Command, Kind, Plan, Tensor};
-use super::{Gpu, GpuError, MemoryPlan, PlannedBuffer};
+use super::{Gpu, GpuError, MemoryPlan, PlannedBuffer, Precision};
 
 /// A range of a buffer on the device.
 #[derive(Debug, Clone)]
@@ -36,10 +36,15 @@ impl Plan {
     /// Allocate the plan's buffers (zeroed, but for constants) and create its pipelines and bind groups.
     ///
     /// # Errors
-    /// [`GpuError::TooLarge`] before anything is allocated; [`GpuError::OutOfMemory`] or
+    /// [`GpuError::TooLarge`] and [`GpuError::NoShaderF16`] before anything is allocated; [`GpuError::OutOfMemory`] or
     /// [`GpuError::Rejected`] when the device refuses a buffer or a kernel.
     pub async fn compile(&self, gpu: &Gpu) -> Result<Program, GpuError> {
         let adapter = &gpu.adapter;
+        if self.kernels().iter().any(|kernel| kernel.needs_f16())
+            && !adapter.precisions().contains(&Precision::F16)
+        {
+            return Err(GpuError::NoShaderF16 { adapter: adapter.name.clone() });
+        }
         let memory = self.memory(adapter.max_buffer_size, adapter.max_binding_size)?;
         let out_of_memory = gpu.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
         let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
@@ -135,7 +140,7 @@ impl Plan {
 }
 
 fn range(places: &[wgpu::Buffer], tensor: &Tensor) -> BufferRange {
-    BufferRange { buffer: places[tensor.storage].clone(), offset: tensor.offset, bytes: tensor.len * 4 }
+    BufferRange { buffer: places[tensor.storage].clone(), offset: tensor.offset, bytes: tensor.bytes() }
 }
 
 impl Program {

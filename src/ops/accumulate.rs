@@ -10,7 +10,7 @@ const SHADER: Shader = Shader { name: "accumulate", source: include_str!("../../
 pub fn accumulate(plan: &mut Plan, x: Tensor, sum: Tensor, adds: Scalar) {
     require("sum", sum, x.len());
     plan.dispatch(Dispatch {
-        kernel: Kernel { shader: SHADER, entry: "accumulate", constants: vec![] },
+        kernel: Kernel { shader: SHADER, entry: "accumulate", constants: vec![], types: vec![] },
         bindings: vec![(1, x), (2, sum), (3, adds.tensor)],
         params: vec![x.len() as u32, adds.word],
         groups: element_grid(x.len()),

@@ -1,6 +1,6 @@
 //! Activation functions and their gradients.
 
-use super::{element_grid, require};
+use super::{element_grid, real, require};
 use crate::gpu::{Dispatch, Kernel, Plan, Shader, Tensor};
 
 const SHADER: Shader = Shader { name: "activation", source: include_str!("../../shaders/activation.wgsl") };
@@ -53,7 +53,12 @@ fn element_wise(plan: &mut Plan, function: Function, entry: &'static str, x: Ten
     require("x", x, y.len());
     require("y", y, x.len());
     plan.dispatch(Dispatch {
-        kernel: Kernel { shader: SHADER, entry, constants: vec![("FUNCTION", function.number())] },
+        kernel: Kernel {
+            shader: SHADER,
+            entry,
+            constants: vec![("FUNCTION", function.number())],
+            types: real(&[x, y]),
+        },
         bindings: vec![(1, x), (2, y)],
         params: vec![x.len() as u32],
         groups: element_grid(x.len()),

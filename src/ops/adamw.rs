@@ -59,7 +59,7 @@ impl AdamInputs {
 /// (of no use here), and 1 where it decays; pieces start at multiples of 4 words.
 pub fn adamw(plan: &mut Plan, slab: &Slab, chunks: Segments, inputs: &AdamInputs) {
     plan.dispatch(Dispatch {
-        kernel: Kernel { shader: SHADER, entry: "update", constants: vec![] },
+        kernel: Kernel { shader: SHADER, entry: "update", constants: vec![], types: vec![] },
         bindings: vec![
             (1, chunks.table),
             (2, inputs.step.tensor),

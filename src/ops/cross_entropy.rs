@@ -1,6 +1,6 @@
 //! Cross entropy over rows of logits, fused with its gradient.
 
-use super::{Scalar, lanes, require, row_grid};
+use super::{Scalar, lanes, real, require, row_grid};
 use crate::gpu::{Dispatch, Kernel, Plan, Shader, Tensor};
 
 const SHADER: Shader =
@@ -43,7 +43,12 @@ pub fn cross_entropy(plan: &mut Plan, args: CrossEntropy) {
     bindings.extend(gradient_scale.map(|scale| (6, scale.tensor)));
     let entry = if gradient_scale.is_some() { "loss_gradient" } else { "loss" };
     plan.dispatch(Dispatch {
-        kernel: Kernel { shader: SHADER, entry, constants: vec![("LANES", lanes(plan))] },
+        kernel: Kernel {
+            shader: SHADER,
+            entry,
+            constants: vec![("LANES", lanes(plan))],
+            types: real(&[logits]),
+        },
         bindings,
         params: vec![rows as u32, classes as u32, gradient_scale.map_or(0, |scale| scale.word)],
         groups: row_grid(plan, rows),

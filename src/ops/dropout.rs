@@ -37,7 +37,7 @@ pub fn dropout(plan: &mut Plan, args: Dropout) {
     require("y", y, x.len());
     let threshold = (f64::from(rate) * 4_294_967_296.0) as u32;
     plan.dispatch(Dispatch {
-        kernel: Kernel { shader: SHADER, entry: "dropout", constants: vec![] },
+        kernel: Kernel { shader: SHADER, entry: "dropout", constants: vec![], types: vec![] },
         bindings: vec![(1, x), (2, y), (3, a.tensor), (4, b.tensor)],
         params: vec![
             x.len() as u32,

@@ -1,6 +1,6 @@
 //! Sum of word, position and token type embeddings, and the gradient of a table.
 
-use super::{Scalar, columns, columns_grid, require};
+use super::{Scalar, columns, columns_grid, real, require};
 use crate::gpu::{Dispatch, Kernel, Plan, Shader, Tensor};
 
 const SHADER: Shader = Shader { name: "embedding", source: include_str!("../../shaders/embedding.wgsl") };
@@ -39,7 +39,12 @@ pub fn embedding(plan: &mut Plan, args: Embedding) {
     require("position", position, seq * width);
     require("x", x, rows * width);
     plan.dispatch(Dispatch {
-        kernel: Kernel { shader: SHADER, entry: "forward", constants: vec![("COLUMNS", columns(plan))] },
+        kernel: Kernel {
+            shader: SHADER,
+            entry: "forward",
+            constants: vec![("COLUMNS", columns(plan))],
+            types: real(&[x]),
+        },
         bindings: vec![(1, word_ids), (2, type_ids), (3, word), (4, position), (5, token_type), (6, x)],
         params: [width, rows, seq, 0, 0].map(|word| word as u32).to_vec(),
         groups: columns_grid(plan, rows, width),
@@ -108,7 +113,7 @@ pub fn table_gradient(plan: &mut Plan, args: TableGradient) {
     let segment_sums = plan.transient("segment sums", max_segments * width);
     let params = |count: Scalar| vec![width as u32, 0, 0, count.word, accumulate.into()];
     let constants = vec![("COLUMNS", columns(plan))];
-    let kernel = |entry| Kernel { shader: SHADER, entry, constants: constants.clone() };
+    let kernel = |entry| Kernel { shader: SHADER, entry, constants: constants.clone(), types: real(&[dx]) };
     plan.dispatch(Dispatch {
         kernel: kernel("sum_segments"),
         bindings: vec![(1, segments.tensor), (2, segment_offsets), (3, rows), (4, dx), (5, segment_sums)],

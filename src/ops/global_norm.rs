@@ -20,7 +20,7 @@ pub fn global_norm(
     let partials = plan.transient("global norm partials", chunks * WORKGROUP);
     for (gradients, chunks) in slabs {
         plan.dispatch(Dispatch {
-            kernel: Kernel { shader: SHADER, entry: "squares", constants: vec![] },
+            kernel: Kernel { shader: SHADER, entry: "squares", constants: vec![], types: vec![] },
             bindings: vec![(1, chunks.table), (2, *gradients), (3, partials)],
             params: vec![chunks.first as u32, chunks.count as u32, 0],
             groups: grid(chunks.count),
@@ -29,7 +29,7 @@ pub fn global_norm(
     let everything = Segments::all(plan.constant("global norm segment", vec![0, chunks as u32, 0, 0]));
     let sums = segment_sum(plan, "global norm", partials, everything);
     plan.dispatch(Dispatch {
-        kernel: Kernel { shader: SHADER, entry: "finish", constants: vec![] },
+        kernel: Kernel { shader: SHADER, entry: "finish", constants: vec![], types: vec![] },
         bindings: vec![(4, sums), (5, norm)],
         params: vec![0, 0, clip_norm.unwrap_or(0.0).to_bits()],
         groups: [1, 1],

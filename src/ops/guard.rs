@@ -62,7 +62,7 @@ pub fn guard(
     require("norm", norm, NORM_WORDS);
     require("partials", partials, chunks.count * WORKGROUP);
     plan.dispatch(Dispatch {
-        kernel: Kernel { shader: SHADER, entry: "judge", constants: vec![] },
+        kernel: Kernel { shader: SHADER, entry: "judge", constants: vec![], types: vec![] },
         bindings: vec![
             (1, chunks.table),
             (2, partials),

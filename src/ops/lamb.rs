@@ -17,7 +17,7 @@ pub fn lamb(plan: &mut Plan, slabs: &[(Slab, Segments)], variables: &[[u32; 4]],
         let mut params = inputs.params(*segments);
         params.push(chunks as u32);
         plan.dispatch(Dispatch {
-            kernel: Kernel { shader: SHADER, entry: "moments", constants: vec![] },
+            kernel: Kernel { shader: SHADER, entry: "moments", constants: vec![], types: vec![] },
             bindings: vec![
                 (1, segments.table),
                 (2, inputs.step.tensor),
@@ -36,7 +36,7 @@ pub fn lamb(plan: &mut Plan, slabs: &[(Slab, Segments)], variables: &[[u32; 4]],
     append_ratios(plan, variables, chunks, partials, ratios);
     for (slab, segments) in slabs {
         plan.dispatch(Dispatch {
-            kernel: Kernel { shader: SHADER, entry: "apply", constants: vec![] },
+            kernel: Kernel { shader: SHADER, entry: "apply", constants: vec![], types: vec![] },
             bindings: vec![
                 (1, segments.table),
                 (2, inputs.step.tensor),
@@ -60,7 +60,7 @@ fn append_ratios(plan: &mut Plan, variables: &[[u32; 4]], chunks: usize, partial
     let table = plan.constant("LAMB variables", table);
     let sums = segment_sum(plan, "LAMB", partials, Segments::all(table));
     plan.dispatch(Dispatch {
-        kernel: Kernel { shader: SHADER, entry: "ratio", constants: vec![] },
+        kernel: Kernel { shader: SHADER, entry: "ratio", constants: vec![], types: vec![] },
         bindings: vec![(1, table), (9, sums), (10, ratios)],
         params: vec![0, variables.len() as u32],
         groups: grid(variables.len().div_ceil(WORKGROUP)),

@@ -61,7 +61,7 @@ pub fn layer_norm(plan: &mut Plan, args: LayerNorm) {
         }
     };
     plan.dispatch(Dispatch {
-        kernel: Kernel { shader: SHADER, entry, constants: vec![("LANES", lanes(plan))] },
+        kernel: Kernel { shader: SHADER, entry, constants: vec![("LANES", lanes(plan))], types: vec![] },
         bindings,
         params: vec![rows as u32, width as u32, 0, epsilon.to_bits()],
         groups: row_grid(plan, rows),
@@ -107,20 +107,25 @@ pub fn layer_norm_backward(plan: &mut Plan, args: LayerNormGradient) {
     let (block_rows, blocks) = row_blocks(rows);
     let params = vec![rows as u32, width as u32, block_rows as u32, 0];
     plan.dispatch(Dispatch {
-        kernel: Kernel { shader: SHADER, entry: "backward", constants: vec![("LANES", lanes(plan))] },
+        kernel: Kernel {
+            shader: SHADER,
+            entry: "backward",
+            constants: vec![("LANES", lanes(plan))],
+            types: vec![],
+        },
         bindings: vec![(1, dy), (2, h), (3, stats), (4, gamma), (5, dh)],
         params: params.clone(),
         groups: row_grid(plan, rows),
     });
     let partial = plan.transient("layer norm parameter sums", blocks * 2 * width);
     plan.dispatch(Dispatch {
-        kernel: Kernel { shader: SHADER, entry: "parameters_block", constants: vec![] },
+        kernel: Kernel { shader: SHADER, entry: "parameters_block", constants: vec![], types: vec![] },
         bindings: vec![(1, dy), (2, h), (3, stats), (4, partial)],
         params: params.clone(),
         groups: matrix_grid(blocks, width),
     });
     plan.dispatch(Dispatch {
-        kernel: Kernel { shader: SHADER, entry: "parameters", constants: vec![] },
+        kernel: Kernel { shader: SHADER, entry: "parameters", constants: vec![], types: vec![] },
         bindings: vec![(1, partial), (2, dgamma), (3, dbeta)],
         params,
         groups: matrix_grid(1, width),

@@ -1,7 +1,7 @@
 //! Batched matrix product with arbitrary strides, and the three products of a linear layer.
 
-use super::{grid, require};
-use crate::gpu::{Dispatch, Kernel, KernelFamily, Plan, Shader, Tensor};
+use super::{grid, real, require};
+use crate::gpu::{Dispatch, Kernel, KernelFamily, Plan, Precision, Shader, Tensor};
 
 const SHADER: Shader = Shader { name: "matmul", source: include_str!("../../shaders/matmul.wgsl") };
 const SUBGROUP_SHADER: Shader =
@@ -22,12 +22,12 @@ const TILE: usize = 16;
 /// Narrower products leave too much of the subgroup kernel's tiles, which are 32 wide, unused.
 const SUBGROUP_COLUMNS: usize = 24;
 
-/// A matrix, or a batch of them, inside a tensor. All numbers in words.
+/// A matrix, or a batch of them, inside a tensor. All numbers in elements.
 #[derive(Debug, Clone, Copy)]
 pub struct Operand {
     /// Where it lies.
     pub tensor: Tensor,
-    /// Its first word.
+    /// Its first element.
     pub base: usize,
     /// From one row to the next.
     pub row: usize,
@@ -50,7 +50,7 @@ impl Operand {
         Self { row: self.col, col: self.row, ..self }
     }
 
-    /// Can it be read four words at a time, from multiples of four on?
+    /// Can it be read four elements at a time, from multiples of four on?
     fn in_fours(&self) -> bool {
         let strides = [self.base, self.outer, self.inner, self.row.max(self.col)];
         self.row.min(self.col) == 1 && strides.iter().all(|words| words.is_multiple_of(4))
@@ -69,7 +69,7 @@ pub struct Matmul {
     pub a: Operand,
     /// The right factor.
     pub b: Operand,
-    /// The result; its column stride must be 1.
+    /// The result; its column stride must be 1. It may be of another precision than the factors.
     pub c: Operand,
     /// `[n]`, added to every row.
     pub bias: Option<Tensor>,
@@ -93,8 +93,10 @@ impl Matmul {
     /// Can the tile kernel do it, and is it worth it?
     fn fits_tiles(&self) -> bool {
         let in_fours = [self.m, self.n, self.k].iter().all(|size| size.is_multiple_of(4));
-        let operands = [self.a, self.b, self.c].iter().all(Operand::in_fours);
-        in_fours && operands && self.m >= TILE && self.n >= TILE
+        let operands = [self.a, self.b, self.c];
+        let in_fours = in_fours && operands.iter().all(Operand::in_fours);
+        let f32 = operands.iter().all(|operand| operand.tensor.precision() == Precision::F32);
+        in_fours && f32 && self.m >= TILE && self.n >= TILE
     }
 }
 
@@ -113,6 +115,8 @@ pub fn matmul(plan: &mut Plan, args: Matmul) {
     let mut params = [m, n, k, batches, batch.1].map(|word| word as u32).to_vec();
     params.extend([alpha.to_bits(), bias.is_some().into(), accumulate.into()]);
     params.extend([a, b, c].iter().flat_map(Operand::params));
+    let mut types = real(&[a.tensor, b.tensor]);
+    types.push(("Product", c.tensor.precision()));
     let tiles = |rows: usize, columns: usize| batches * m.div_ceil(rows) * n.div_ceil(columns);
     let mut constants = vec![];
     let (shader, entries, groups) = match plan.family {
@@ -121,6 +125,7 @@ pub fn matmul(plan: &mut Plan, args: Matmul) {
             let flags =
                 [("A_TRANSPOSED", a.col != 1), ("B_TRANSPOSED", b.col != 1), ("ACCUMULATE", accumulate)];
             constants.extend(flags.map(|(name, flag)| (name, u32::from(flag))));
+            types.clear();
             (TILE_SHADER, ["tile_16x16", "tile_16x16_sums"], tiles(TILE, TILE).div_ceil(TILE_WORKGROUP))
         }
         KernelFamily::Subgroup if n >= SUBGROUP_COLUMNS => {
@@ -132,7 +137,7 @@ pub fn matmul(plan: &mut Plan, args: Matmul) {
     };
     let entry = entries[usize::from(sums.is_some())];
     plan.dispatch(Dispatch {
-        kernel: Kernel { shader, entry, constants },
+        kernel: Kernel { shader, entry, constants, types },
         // Without a bias or sums something must still be bound in its place; B is never written here.
         bindings: vec![(1, a.tensor), (2, b.tensor), (3, bias.or(sums).unwrap_or(b.tensor)), (4, c.tensor)],
         params,

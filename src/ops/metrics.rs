@@ -63,7 +63,12 @@ pub fn metrics(plan: &mut Plan, args: Metrics) {
     params.extend([mlm.row_loss.len() as u32, nsp.map_or(0, |rows| rows.row_loss.len() as u32)]);
     params.extend([slot.word, word(step)]);
     plan.dispatch(Dispatch {
-        kernel: Kernel { shader: SHADER, entry: "metrics", constants: vec![("LANES", lanes(plan))] },
+        kernel: Kernel {
+            shader: SHADER,
+            entry: "metrics",
+            constants: vec![("LANES", lanes(plan))],
+            types: vec![],
+        },
         bindings: vec![
             (1, mlm.row_loss),
             (2, mlm.row_hit),

@@ -2,7 +2,8 @@
 //!
 //! Conventions of all shaders: binding 0 is the uniform `p: Params`; tensors follow from 1 on, row-major. Row
 //! kernels give each row `LANES` invocations of a workgroup of 64: all 64 with a reduction through workgroup
-//! memory in the workgroup family, one without barriers in the others.
+//! memory in the workgroup family, one without barriers in the others. Activations and their gradients are stored as
+//! `Real`, which is f32 or f16, and computed with as f32.
 
 mod accumulate;
 mod activation;
@@ -36,7 +37,7 @@ pub use rows::{GatherRows, ScatterRows, gather_rows, scatter_rows};
 pub use segment_sum::{Segments, segment_sum};
 pub use softmax::{Softmax, SoftmaxGradient, softmax, softmax_backward};
 
-use crate::gpu::{KernelFamily, Plan, Tensor};
+use crate::gpu::{KernelFamily, Plan, Precision, Tensor};
 
 /// One word of a tensor that the host writes before every step: a learning rate, a count, a denominator.
 #[derive(Debug, Clone, Copy)]
@@ -101,6 +102,14 @@ fn matrix_grid(rows: usize, columns: usize) -> [u32; 2] {
 fn row_blocks(rows: usize) -> (usize, usize) {
     let block_rows = rows.isqrt().max(16);
     (block_rows, rows.div_ceil(block_rows))
+}
+
+/// What `Real` is in a kernel that is given these tensors.
+#[track_caller]
+fn real(tensors: &[Tensor]) -> Vec<(&'static str, Precision)> {
+    let precision = tensors[0].precision();
+    assert!(tensors.iter().all(|tensor| tensor.precision() == precision), "tensors of two precisions");
+    vec![("Real", precision)]
 }
 
 /// Kernels run without bounds checks: refuse a tensor that is shorter than what a kernel will touch.

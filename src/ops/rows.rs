@@ -1,6 +1,6 @@
 //! Rows gathered by index, and scattered back.
 
-use super::{columns, columns_grid, require};
+use super::{columns, columns_grid, real, require};
 use crate::gpu::{Dispatch, Kernel, Plan, Shader, Tensor};
 
 const SHADER: Shader = Shader { name: "rows", source: include_str!("../../shaders/rows.wgsl") };
@@ -29,7 +29,12 @@ pub fn gather_rows(plan: &mut Plan, args: GatherRows) {
     require("index", index, rows);
     require("dst", dst, rows * width);
     plan.dispatch(Dispatch {
-        kernel: Kernel { shader: SHADER, entry: "gather", constants: vec![("COLUMNS", columns(plan))] },
+        kernel: Kernel {
+            shader: SHADER,
+            entry: "gather",
+            constants: vec![("COLUMNS", columns(plan))],
+            types: real(&[src, dst]),
+        },
         bindings: vec![(1, src), (2, index), (4, dst)],
         params: vec![width as u32, rows as u32],
         groups: columns_grid(plan, rows, width),
@@ -64,7 +69,12 @@ pub fn scatter_rows(plan: &mut Plan, args: ScatterRows) {
     require("offsets", offsets, rows + 1);
     require("dst", dst, rows * width);
     plan.dispatch(Dispatch {
-        kernel: Kernel { shader: SHADER, entry: "scatter", constants: vec![("COLUMNS", columns(plan))] },
+        kernel: Kernel {
+            shader: SHADER,
+            entry: "scatter",
+            constants: vec![("COLUMNS", columns(plan))],
+            types: real(&[src, dst]),
+        },
         bindings: vec![(1, src), (2, index), (3, offsets), (4, dst)],
         params: vec![width as u32, rows as u32],
         groups: columns_grid(plan, rows, width),

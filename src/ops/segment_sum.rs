@@ -30,14 +30,14 @@ pub fn segment_sum(plan: &mut Plan, name: &str, partials: Tensor, segments: Segm
     let rows = partials.len() / WORKGROUP;
     let sums = plan.transient(&format!("{name} sums of rows"), rows);
     plan.dispatch(Dispatch {
-        kernel: Kernel { shader: SHADER, entry: "fold", constants: vec![] },
+        kernel: Kernel { shader: SHADER, entry: "fold", constants: vec![], types: vec![] },
         bindings: vec![(4, partials), (5, sums)],
         params: vec![0, rows as u32],
         groups: grid(rows.div_ceil(WORKGROUP)),
     });
     let spread = plan.transient(&format!("{name} sums of segments"), segments.count * WORKGROUP);
     plan.dispatch(Dispatch {
-        kernel: Kernel { shader: SHADER, entry: "spread", constants: vec![] },
+        kernel: Kernel { shader: SHADER, entry: "spread", constants: vec![], types: vec![] },
         bindings: vec![(1, segments.table), (2, sums), (3, spread)],
         params: vec![segments.first as u32, segments.count as u32],
         groups: grid(segments.count),

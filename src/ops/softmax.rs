@@ -32,7 +32,12 @@ pub fn softmax(plan: &mut Plan, args: Softmax) {
     require("scores", scores, rows * keys);
     require("mask", mask, sequences * keys);
     plan.dispatch(Dispatch {
-        kernel: Kernel { shader: SHADER, entry: "forward", constants: vec![("LANES", lanes(plan))] },
+        kernel: Kernel {
+            shader: SHADER,
+            entry: "forward",
+            constants: vec![("LANES", lanes(plan))],
+            types: vec![],
+        },
         bindings: vec![(1, scores), (2, mask)],
         params: [rows, keys, rows_per_sequence].map(|word| word as u32).to_vec(),
         groups: row_grid(plan, rows),
@@ -61,7 +66,12 @@ pub fn softmax_backward(plan: &mut Plan, args: SoftmaxGradient) {
     require("probabilities", probabilities, rows * keys);
     require("gradient", gradient, rows * keys);
     plan.dispatch(Dispatch {
-        kernel: Kernel { shader: SHADER, entry: "backward", constants: vec![("LANES", lanes(plan))] },
+        kernel: Kernel {
+            shader: SHADER,
+            entry: "backward",
+            constants: vec![("LANES", lanes(plan))],
+            types: vec![],
+        },
         bindings: vec![(1, probabilities), (2, gradient)],
         params: vec![rows as u32, keys as u32, 1],
         groups: row_grid(plan, rows),

@@ -15,6 +15,12 @@ const VALUES = {
 const FOLDER = new URL("../../shaders/", import.meta.url);
 /** Never sent to a browser: it would have to say `enable subgroups`, which naga refuses natively. */
 const NATIVE_ONLY = "matmul_subgroup.wgsl";
+/** A file after the types that it leaves open, as the ops tell them; nothing where it leaves none open in f16. */
+const precede = (code, type) => {
+  const open = ["Real", "Product"].filter((name) => new RegExp(`\\b${name}\\b`).test(code.replace(/\/\/.*/g, "")));
+  const enable = type === "f16" ? "enable f16;\n" : "";
+  return `${enable}${open.map((name) => `alias ${name} = ${type};\n`).join("")}${code}`;
+};
 const SHADERS = readdirSync(FOLDER).filter((file) => file !== NATIVE_ONLY).map((file) => {
   const code = readFileSync(new URL(file, FOLDER), "utf8");
   const found = (pattern) => Array.from(code.matchAll(pattern), ([, name]) => name);
@@ -32,10 +38,15 @@ function combine(names) {
   );
 }
 
+/** The shaders of which some types are left open in f16, and all of them in f32. */
+const inTypes = (shaders, types) => types.flatMap((type) =>
+  shaders.map((shader) => ({ ...shader, name: `${shader.name} in ${type}`, code: precede(shader.code, type) }))
+    .filter(({ code }) => type === "f32" || code.includes("= f16;")));
+
 /** In the page: what compilers say about the shaders, and how many pipelines there are. */
-async function compile(shaders) {
+async function compile({ shaders, features }) {
   const adapter = await navigator.gpu.requestAdapter();
-  const device = await adapter.requestDevice();
+  const device = await adapter.requestDevice({ requiredFeatures: features });
   const complaints = [];
   let pipelines = 0;
   for (const { name, code, entries, constants } of shaders) {
@@ -107,15 +118,18 @@ function pcg4d(key) {
 /** Nothing but SwiftShader gets it: lavapipe takes seconds for each of its pipelines. */
 const CHROMIUM_ONLY = "matmul_tile.wgsl";
 
-for (const [browser, launch] of [
-  ["Chromium", () => launchChromium({ webgpu: true })],
-  ["Firefox", () => launchFirefox({ prefs: FIREFOX_WEBGPU })],
+/** Chromium's SwiftShader has no f16. */
+for (const [browser, launch, types] of [
+  ["Chromium", () => launchChromium({ webgpu: true }), ["f32"]],
+  ["Firefox", () => launchFirefox({ prefs: FIREFOX_WEBGPU }), ["f32", "f16"]],
 ]) {
   test(`${browser} compiles every shader without a word`, { timeout: 300_000 }, (t) =>
     withPage({ launch }, async (page, messages) => {
-      const shaders = SHADERS.filter(({ name }) => browser === "Chromium" || name !== CHROMIUM_ONLY);
+      const written = SHADERS.filter(({ name }) => browser === "Chromium" || name !== CHROMIUM_ONLY);
+      const shaders = inTypes(written, types);
+      const features = types.includes("f16") ? ["shader-f16"] : [];
       const expected = shaders.reduce((sum, { entries, constants }) => sum + entries.length * constants.length, 0);
-      const { complaints, pipelines } = await page.evaluate(compile, shaders);
+      const { complaints, pipelines } = await page.evaluate(compile, { shaders, features });
       t.diagnostic(`${pipelines} pipelines of ${shaders.length} shaders`);
       assert.deepEqual(complaints, []);
       for (const { name, code, entries } of shaders) assert.equal(entries.length, code.split("@compute").length - 1, name);
@@ -126,7 +140,7 @@ for (const [browser, launch] of [
   test(`${browser} drops what every adapter drops`, { timeout: 120_000 }, (t) =>
     withPage({ launch }, async (page) => {
       const { code } = SHADERS.find(({ name }) => name === "dropout.wgsl");
-      const y = await page.evaluate(dropOnes, { code, ...DROPOUT });
+      const y = await page.evaluate(dropOnes, { code: precede(code, "f32"), ...DROPOUT });
       const { length, site, threshold, scale, key, part } = DROPOUT;
       const before = part * Math.ceil(length / 4);
       const isKept = (_, i) => pcg4d([before + (i >> 2), site, ...key])[i % 4] >= threshold;

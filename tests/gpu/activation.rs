@@ -1,8 +1,9 @@
 //! Activation functions and their derivatives against f64, from tiny to huge arguments.
 
+use wgpu_bert::gpu::Precision;
 use wgpu_bert::ops::{Function, activation, activation_backward};
 
-use crate::harness::{Bench, FAMILIES, Random, assert_close, device, read};
+use crate::harness::{Bench, FAMILIES, Random, assert_close, device, precisions, read, stored, tolerance};
 
 /// erf by a series of positive terms, `2/√π exp(-x²) Σ 2ⁿ x²ⁿ⁺¹ / (2n + 1)!!`; beyond 6 it is 1 in f64.
 fn erf(x: f64) -> f64 {
@@ -48,30 +49,70 @@ fn values_and_derivatives() {
     x.extend([9.0, -9.0, 30.0, -30.0, 1e3, -1e3]);
     for family in FAMILIES {
         let device = device(family);
-        for function in FUNCTIONS {
+        let all = precisions(&device).into_iter().flat_map(|precision| FUNCTIONS.map(|f| (precision, f)));
+        for (precision, function) in all {
             // Lengths around the 4 of an invocation and the 256 of a workgroup.
             for len in [1, 3, 4, 5, 255, 257, x.len()] {
-                let x = &x[..len];
-                let dy = random.vec(len);
+                let x = &stored(precision, x[..len].to_vec());
+                let dy = stored(precision, random.vec(len));
                 let mut bench = Bench::new(&device);
-                let (tx, y, tdy) = (bench.input("x", x), bench.output("y", len), bench.input("dy", &dy));
+                let (tx, y, tdy) = (
+                    bench.real(precision, "x", x),
+                    bench.real_output(precision, "y", len),
+                    bench.real(precision, "dy", &dy),
+                );
                 activation(&mut bench.plan, function, tx, y);
                 activation_backward(&mut bench.plan, function, tx, tdy);
                 let program = bench.run(&device);
-                let what = format!("{function:?} {len}");
+                let what = format!("{function:?} {precision:?} {len}");
                 // Relative to the argument where that is large, lest errors of the others hide behind it.
                 let size = |x: &f32| x.abs().max(4.0);
                 let got: Vec<f32> =
                     read(&device, &program, y).iter().zip(x).map(|(y, x)| y / size(x)).collect();
                 let want: Vec<f64> =
                     x.iter().map(|x| value(function, f64::from(*x)) / f64::from(size(x))).collect();
-                assert_close(&what, &got, &want, 5e-7);
+                assert_close(&what, &got, &want, tolerance(precision, 5e-7));
                 let want: Vec<f64> = x
                     .iter()
                     .zip(&dy)
                     .map(|(x, d)| f64::from(*d) * derivative(function, f64::from(*x)))
                     .collect();
-                assert_close(&format!("d {what}"), &read(&device, &program, tdy), &want, 2e-6);
+                assert_close(
+                    &format!("d {what}"),
+                    &read(&device, &program, tdy),
+                    &want,
+                    tolerance(precision, 2e-6),
+                );
+            }
+        }
+    }
+}
+
+/// The largest numbers there are in f16, whose cubes are not.
+#[test]
+fn large_arguments_in_fp16_stay_finite() {
+    let x = [65504.0, -65504.0, 300.0, -300.0, 0.0, 6e-8];
+    for family in FAMILIES {
+        let device = device(family);
+        for precision in precisions(&device) {
+            for function in FUNCTIONS {
+                let mut bench = Bench::new(&device);
+                let (tx, y) = (bench.real(precision, "x", &x), bench.real_output(precision, "y", x.len()));
+                let dy = bench.real(precision, "dy", &[1.0; 6]);
+                activation(&mut bench.plan, function, tx, y);
+                activation_backward(&mut bench.plan, function, tx, dy);
+                let program = bench.run(&device);
+                let [y, dy] = [y, dy].map(|tensor| read(&device, &program, tensor));
+                let bound = if precision == Precision::F16 { 1e-3 } else { 1e-6 };
+                for (x, y) in x.iter().zip(y) {
+                    let want = value(function, f64::from(*x));
+                    let error = (f64::from(y) - want).abs();
+                    assert!(
+                        error <= bound * want.abs().max(1.0),
+                        "{function:?} of {x}: got {y}, want {want}"
+                    );
+                }
+                assert!(dy.iter().all(|v| v.is_finite() && v.abs() < 1.2), "{function:?}: {dy:?}");
             }
         }
     }

@@ -1,15 +1,18 @@
 //! Cross entropy, hits and gradients against f64: ties, zero weights, huge logits, wide rows.
 
-use wgpu_bert::gpu::Tensor;
+use wgpu_bert::gpu::{Precision, Tensor};
 use wgpu_bert::ops::{CrossEntropy, Scalar, cross_entropy};
 
-use crate::harness::{Bench, Device, FAMILIES, Random, assert_close, device, read};
+use crate::harness::{
+    Bench, Device, FAMILIES, Random, assert_close, device, precisions, read, stored, tolerance,
+};
 
 struct Case {
     logits: Vec<f32>,
     labels: Vec<u32>,
     weights: Vec<f32>,
     classes: usize,
+    precision: Precision,
 }
 
 /// Every third row has weight 0, labels are anywhere, logits as large as `size`.
@@ -19,6 +22,7 @@ fn random_case(random: &mut Random, rows: usize, classes: usize, size: f32) -> C
         labels: (0..rows).map(|_| random.below(classes) as u32).collect(),
         weights: (0..rows).map(|r| if r % 3 == 1 { 0.0 } else { 1.0 + random.next() * 0.5 }).collect(),
         classes,
+        precision: Precision::F32,
     }
 }
 
@@ -30,7 +34,7 @@ fn run(device: &Device, case: &Case, gradient: bool) -> [Vec<f32>; 3] {
     let mut bench = Bench::new(device);
     let scalars = bench.input("scalars", &[f32::NAN, f32::NAN, SCALE]);
     let args = CrossEntropy {
-        logits: bench.input("logits", &case.logits),
+        logits: bench.real(case.precision, "logits", &case.logits),
         labels: bench.words("labels", &case.labels),
         weights: bench.input("weights", &case.weights),
         gradient_scale: gradient.then_some(Scalar { tensor: scalars, word: 2 }),
@@ -58,11 +62,11 @@ fn check(device: &Device, case: &Case) {
         let gradient = |(j, e): (usize, &f64)| (e / sum - one_hot(j)) * weight * f64::from(SCALE);
         gradients.extend(exps.iter().enumerate().map(gradient));
     }
-    let what = format!("{}x{} {:?}", case.labels.len(), case.classes, device.gpu.family);
+    let what = format!("{}x{} {:?} {:?}", case.labels.len(), case.classes, case.precision, device.gpu.family);
     let [got_losses, got_hits, got_gradients] = run(device, case, true);
     assert_close(&format!("loss {what}"), &got_losses, &losses, 2e-6);
     assert_close(&format!("hit {what}"), &got_hits, &hits, 1e-7);
-    assert_close(&format!("gradient {what}"), &got_gradients, &gradients, 2e-6);
+    assert_close(&format!("gradient {what}"), &got_gradients, &gradients, tolerance(case.precision, 2e-6));
     let zero = |r: usize| got_gradients[r * case.classes..(r + 1) * case.classes].iter().all(|g| *g == 0.0);
     for r in (0..case.labels.len()).filter(|r| case.weights[*r] == 0.0) {
         assert!(got_losses[r] == 0.0 && got_hits[r] == 0.0 && zero(r), "row {r} of weight 0, {what}");
@@ -80,8 +84,11 @@ fn agrees_with_f64() {
         let mut random = Random::new(71);
         for (rows, classes) in [(1, 1), (5, 2), (70, 3), (3, 63), (4, 65), (2, 2049), (7, 5003), (2, 120_000)]
         {
-            let case = random_case(&mut random, rows, classes, 8.0);
-            check(&device, &case);
+            for precision in precisions(&device) {
+                let mut case = random_case(&mut random, rows, classes, 8.0);
+                (case.logits, case.precision) = (stored(precision, case.logits), precision);
+                check(&device, &case);
+            }
         }
     }
 }
@@ -91,7 +98,11 @@ fn logits_far_apart_and_all_alike() {
     for family in FAMILIES {
         let device = device(family);
         let mut random = Random::new(72);
-        check(&device, &random_case(&mut random, 3, 300, 1e4));
+        for precision in precisions(&device) {
+            let mut case = random_case(&mut random, 3, 300, 1e4);
+            (case.logits, case.precision) = (stored(precision, case.logits), precision);
+            check(&device, &case);
+        }
         let mut alike = random_case(&mut random, 3, 30_000, 0.0);
         // The lowest of equal logits is the guess.
         alike.labels = vec![0, 0, 1];

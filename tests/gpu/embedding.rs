@@ -2,7 +2,7 @@
 
 use wgpu_bert::ops::{Embedding, RowsById, Scalar, TableGradient, embedding, table_gradient};
 
-use crate::harness::{Bench, FAMILIES, Random, assert_close, device, read};
+use crate::harness::{Bench, FAMILIES, Random, assert_close, device, precisions, read, stored, tolerance};
 
 /// (sequences, seq, width, vocabulary); the last has more workgroups than fit in one dimension.
 const CASES: [(usize, usize, usize, usize); 5] =
@@ -13,14 +13,16 @@ fn three_lookups_are_added() {
     for family in FAMILIES {
         let device = device(family);
         let mut random = Random::new(11);
-        for (sequences, seq, width, vocabulary) in CASES {
+        for (precision, (sequences, seq, width, vocabulary)) in
+            precisions(&device).into_iter().flat_map(|precision| CASES.map(|case| (precision, case)))
+        {
             let rows = sequences * seq;
             let types = 3;
             let tables = [vocabulary, seq + 2, types].map(|entries| random.vec(entries * width));
             let word_ids: Vec<u32> = (0..rows).map(|_| random.below(vocabulary) as u32).collect();
             let type_ids: Vec<u32> = (0..rows).map(|_| random.below(types) as u32).collect();
             let mut bench = Bench::new(&device);
-            let x = bench.output("x", rows * width);
+            let x = bench.real_output(precision, "x", rows * width);
             let args = Embedding {
                 word_ids: bench.words("word_ids", &word_ids),
                 type_ids: bench.words("type_ids", &type_ids),
@@ -41,7 +43,12 @@ fn three_lookups_are_added() {
                     ids.iter().zip(&tables).map(|(id, table)| f64::from(table[id * width + i])).sum()
                 })
                 .collect();
-            assert_close(&format!("{rows}x{width}"), &read(&device, &program, x), &want, 2e-7);
+            assert_close(
+                &format!("{rows}x{width} {precision:?}"),
+                &read(&device, &program, x),
+                &want,
+                tolerance(precision, 2e-7),
+            );
         }
     }
 }
@@ -66,16 +73,19 @@ fn group(row_ids: &[usize], limit: usize) -> [Vec<u32>; 4] {
 fn every_entry_gathers_its_rows() {
     for family in FAMILIES {
         let device = device(family);
-        let mut random = Random::new(12);
         for (sequences, seq, width, vocabulary) in CASES {
-            for accumulate in [false, true] {
+            for (accumulate, precision) in
+                precisions(&device).into_iter().flat_map(|p| [(false, p), (true, p)])
+            {
+                let mut random = Random::new(12);
                 let rows = sequences * seq;
                 // Half of the rows share one id.
                 let row_ids: Vec<usize> =
                     (0..rows).map(|r| if r % 2 == 0 { 0 } else { random.below(vocabulary) }).collect();
                 let [grouped, segment_offsets, ids, id_offsets] = group(&row_ids, 16);
                 let counts = [77, segment_offsets.len() as u32 - 1, ids.len() as u32];
-                let (dx, before) = (random.vec(rows * width), random.vec(vocabulary * width));
+                let (dx, before) =
+                    (stored(precision, random.vec(rows * width)), random.vec(vocabulary * width));
                 let mut bench = Bench::new(&device);
                 let counts = bench.words("counts", &counts);
                 let table = bench.input("table", &before);
@@ -95,7 +105,7 @@ fn every_entry_gathers_its_rows() {
                         max_segments: rows,
                         max_unique: rows,
                     },
-                    dx: bench.input("dx", &dx),
+                    dx: bench.real(precision, "dx", &dx),
                     table,
                     width,
                     accumulate,
@@ -111,8 +121,8 @@ fn every_entry_gathers_its_rows() {
                         want[id * width + i] += f64::from(dx[row * width + i]);
                     }
                 }
-                let what = format!("{rows}x{width} accumulate {accumulate}");
-                assert_close(&what, &read(&device, &program, table), &want, 2e-6);
+                let what = format!("{rows}x{width} accumulate {accumulate} {precision:?}");
+                assert_close(&what, &read(&device, &program, table), &want, 5e-6);
             }
         }
     }

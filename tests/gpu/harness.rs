@@ -2,7 +2,11 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use wgpu_bert::gpu::{AdapterReport, DeviceOptions, Gpu, KernelFamily, Plan, Program, Tensor, survey};
+use half::f16;
+use wgpu_bert::gpu::{
+    AdapterReport, DeviceOptions, Gpu, GpuError, KernelFamily, Plan, Precision, Program, Tensor, survey,
+};
+use wgpu_bert::ops::{Function, activation};
 
 /// Families that every adapter runs.
 pub const FAMILIES: [KernelFamily; 2] = [KernelFamily::Register, KernelFamily::Workgroup];
@@ -43,8 +47,37 @@ fn open(adapter: &AdapterReport, family: Option<KernelFamily>) -> Device {
     Device { gpu: Arc::new(pollster::block_on(Gpu::open(adapter, options)).expect("device")), _turn: turn }
 }
 
-/// A quiet NaN as poison: whatever is not written shows.
-pub const POISON: u32 = 0x7fc0_dead;
+/// The precisions that the device can store. Where fp16 is none of them, it says so of a plan that wants it.
+pub fn precisions(device: &Device) -> Vec<Precision> {
+    let precisions = device.gpu.adapter.precisions();
+    if !precisions.contains(&Precision::F16) {
+        let mut plan = Plan::new(device.gpu.family);
+        let [x, y] = ["x", "y"].map(|name| plan.persistent_as(Precision::F16, name, 4));
+        activation(&mut plan, Function::Relu, x, y);
+        let refused = pollster::block_on(plan.compile(&device.gpu)).err();
+        assert!(matches!(refused, Some(GpuError::NoShaderF16 { .. })), "{refused:?}");
+    }
+    precisions
+}
+
+/// What numbers are once they are stored.
+pub fn stored(precision: Precision, mut values: Vec<f32>) -> Vec<f32> {
+    if precision == Precision::F16 {
+        values.iter_mut().for_each(|value| *value = f16::from_f32(*value).to_f32());
+    }
+    values
+}
+
+/// By how much a result may differ that is stored so, and computed with an error of `computed`: f16 has 11 bits.
+pub fn tolerance(precision: Precision, computed: f64) -> f64 {
+    match precision {
+        Precision::F32 => computed,
+        Precision::F16 => computed + 0.5f64.powi(11),
+    }
+}
+
+/// A quiet NaN as poison, two of them in f16: whatever is not written shows.
+pub const POISON: u32 = 0x7fc0_7fc1;
 
 /// A plan with its inputs, run once and read back.
 pub struct Bench {
@@ -60,6 +93,23 @@ impl Bench {
     /// A tensor holding `values`.
     pub fn input(&mut self, name: &str, values: &[f32]) -> Tensor {
         self.words(name, &values.iter().map(|v| v.to_bits()).collect::<Vec<_>>())
+    }
+
+    /// A tensor holding `values`, stored so.
+    pub fn real(&mut self, precision: Precision, name: &str, values: &[f32]) -> Tensor {
+        if precision == Precision::F32 {
+            return self.input(name, values);
+        }
+        let half = |value: &f32| u32::from(f16::from_f32(*value).to_bits());
+        let pair = |pair: &[f32]| half(&pair[0]) | pair.get(1).map_or(0, half) << 16;
+        let tensor = self.plan.persistent_as(precision, name, values.len());
+        self.inputs.push((tensor, values.chunks(2).map(pair).collect()));
+        tensor
+    }
+
+    /// A tensor to be written, stored so.
+    pub fn real_output(&mut self, precision: Precision, name: &str, len: usize) -> Tensor {
+        self.plan.persistent_as(precision, name, len)
     }
 
     /// A tensor holding words.
@@ -88,7 +138,14 @@ impl Bench {
 
 /// The content of a tensor after a run.
 pub fn read(device: &Device, program: &Program, tensor: Tensor) -> Vec<f32> {
-    pollster::block_on(device.gpu.read_f32(&program.range(tensor))).expect("read")
+    let words = pollster::block_on(device.gpu.read(&program.range(tensor))).expect("read");
+    match tensor.precision() {
+        Precision::F32 => words.into_iter().map(f32::from_bits).collect(),
+        Precision::F16 => {
+            let halves = words.into_iter().flat_map(|word| [word as u16, (word >> 16) as u16]);
+            halves.take(tensor.len()).map(|half| f16::from_bits(half).to_f32()).collect()
+        }
+    }
 }
 
 /// Random numbers for inputs: xorshift, uniform in -1..1.

@@ -1,9 +1,9 @@
 //! The matrix product against f64, on odd sizes, transposed, batched, with bias and accumulation.
 
-use wgpu_bert::gpu::KernelFamily;
+use wgpu_bert::gpu::{KernelFamily, Precision};
 use wgpu_bert::ops::{Linear, Matmul, Operand, matmul};
 
-use crate::harness::{Bench, Random, assert_close, device, families, read};
+use crate::harness::{Bench, Random, assert_close, device, families, precisions, read, stored, tolerance};
 
 struct Case {
     m: usize,
@@ -11,7 +11,11 @@ struct Case {
     k: usize,
     batch: (usize, usize),
     offset: usize,
+    /// Of the factors and of the product.
+    precisions: (Precision, Precision),
 }
+
+const F32: (Precision, Precision) = (Precision::F32, Precision::F32);
 
 fn strided(operand: &Operand, values: &[f32], z: (usize, usize), row: usize, col: usize) -> f64 {
     let at = operand.base + z.0 * operand.outer + z.1 * operand.inner + row * operand.row + col * operand.col;
@@ -36,7 +40,7 @@ fn agrees_with_f64_on_odd_sizes() {
         for (i, (m, n, k)) in sizes.into_iter().enumerate() {
             let batch = [(1, 1), (2, 3)][i % 2];
             for transposed in [(false, false), (false, true), (true, false), (true, true)] {
-                check(&device, &mut random, &Case { m, n, k, batch, offset: 3 }, transposed);
+                check(&device, &mut random, &Case { m, n, k, batch, offset: 3, precisions: F32 }, transposed);
             }
         }
     }
@@ -52,7 +56,25 @@ fn agrees_with_f64_in_fours() {
         for (i, (m, n, k)) in sizes.into_iter().enumerate() {
             let batch = [(1, 1), (2, 3)][i % 2];
             for transposed in [(false, false), (false, true), (true, false), (true, true)] {
-                check(&device, &mut random, &Case { m, n, k, batch, offset: 4 }, transposed);
+                check(&device, &mut random, &Case { m, n, k, batch, offset: 4, precisions: F32 }, transposed);
+            }
+        }
+    }
+}
+
+/// What a step in fp16 has: products that are activations, and those that are gradients of weights.
+#[test]
+fn factors_in_fp16_are_summed_in_f32() {
+    for family in families() {
+        let device = device(family);
+        let mut random = Random::new(17);
+        for precision in precisions(&device) {
+            for (m, n, k) in [(1, 1, 1), (9, 17, 31), (20, 36, 8), (65, 67, 40)] {
+                for (i, product) in [precision, Precision::F32].into_iter().enumerate() {
+                    let (batch, precisions) = ([(1, 1), (2, 3)][(m + i) % 2], (precision, product));
+                    let case = Case { m, n, k, batch, offset: 3, precisions };
+                    check(&device, &mut random, &case, (i == 0, k % 2 == 0));
+                }
             }
         }
     }
@@ -92,32 +114,32 @@ fn operand(
     cols: usize,
     transposed: bool,
     case: &Case,
-    values: &[f32],
+    (precision, values): (Precision, &[f32]),
 ) -> Operand {
     let size = rows * cols + case.offset;
     let (row, col) = if transposed { (1, rows) } else { (cols, 1) };
-    let tensor = bench.input(name, values);
+    let tensor = bench.real(precision, name, values);
     Operand { tensor, base: case.offset, row, col, outer: case.batch.1 * size, inner: size }
 }
 
 fn check(device: &crate::harness::Device, random: &mut Random, case: &Case, transposed: (bool, bool)) {
-    let Case { m, n, k, batch, offset } = *case;
+    let Case { m, n, k, batch, offset, precisions: (factors, product) } = *case;
     let batches = batch.0 * batch.1;
     let mut bench = Bench::new(device);
-    let (a_values, b_values) =
-        (random.vec(offset + batches * (m * k + offset)), random.vec(offset + batches * (k * n + offset)));
-    let c_values = random.vec(offset + batches * (m * n + offset));
+    let mut values = |precision, size| stored(precision, random.vec(offset + batches * (size + offset)));
+    let (a_values, b_values) = (values(factors, m * k), values(factors, k * n));
+    let c_values = values(product, m * n);
     let bias_values = random.vec(n);
-    let a = operand(&mut bench, "a", m, k, transposed.0, case, &a_values);
-    let b = operand(&mut bench, "b", k, n, transposed.1, case, &b_values);
-    let c = operand(&mut bench, "c", m, n, false, case, &c_values);
+    let a = operand(&mut bench, "a", m, k, transposed.0, case, (factors, &a_values));
+    let b = operand(&mut bench, "b", k, n, transposed.1, case, (factors, &b_values));
+    let c = operand(&mut bench, "c", m, n, false, case, (product, &c_values));
     let bias = bench.input("bias", &bias_values);
     let (alpha, accumulate) = (0.5, transposed.0);
     let bias = (!transposed.1).then_some(bias);
     let sums = (bias.is_none() && batches == 1).then(|| bench.output("sums", m));
     matmul(&mut bench.plan, Matmul { a, b, c, bias, sums, m, n, k, batch, alpha, accumulate });
     let program = bench.run(device);
-    let what = format!("{m}x{n}x{k} {transposed:?} {:?}", device.gpu.family);
+    let what = format!("{m}x{n}x{k} {transposed:?} {:?} {:?}", device.gpu.family, case.precisions);
     if let Some(sums) = sums {
         let sum = |row| (0..k).map(|l| f64::from(a_values[a.base + row * a.row + l * a.col])).sum();
         let want: Vec<f64> = (0..m).map(sum).collect();
@@ -134,7 +156,7 @@ fn check(device: &crate::harness::Device, random: &mut Random, case: &Case, tran
             want[at] = f64::from(alpha) * sum + kept + bias.map_or(0.0, |_| f64::from(bias_values[col]));
         }
     }
-    assert_close(&what, &got, &want, 2e-6);
+    assert_close(&what, &got, &want, tolerance(product, 2e-6));
 }
 
 #[test]
