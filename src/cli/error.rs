@@ -50,6 +50,11 @@ pub enum CliError {
          leave it out."
     )]
     NothingToEvaluate,
+    #[error(
+        "--scale_loss belongs to the sums of --compat=seed; without it the loss is that of the whole batch, whatever the \
+         number of devices: leave it out."
+    )]
+    ScaleLossAlone,
     #[error("{origin} holds finished examples; --{flag} is about making them of text, so leave it out.")]
     FlagForText { flag: &'static str, origin: String },
     #[error(

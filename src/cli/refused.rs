@@ -12,11 +12,6 @@ const REFUSED: &[(&[&str], &str)] = &[
         "this version trains on one machine; for several adapters use --distribution_strategy mirrored",
     ),
     (
-        &["explicit_allreduce"],
-        "gradients are always clipped after they are summed over the replicas; leave it out",
-    ),
-    (&["scale_loss"], "the loss is that of the whole batch, whatever the number of devices; leave it out"),
-    (
         &["loss_scale", "ls", "fp16_implementation"],
         "it belongs to half precision, and this version computes in f32; leave it out",
     ),

@@ -80,6 +80,12 @@ impl Tensor {
         (self.offset / 4) as usize
     }
 
+    /// Where in another one it starts, if it is part of it.
+    pub(crate) fn start_in(&self, whole: &Tensor) -> Option<usize> {
+        let start = self.first_word().checked_sub(whole.first_word())?;
+        (self.storage == whole.storage && start + self.len() <= whole.len()).then_some(start)
+    }
+
     /// A part of this tensor as a tensor of its own.
     ///
     /// # Panics

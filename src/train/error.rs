@@ -121,6 +121,11 @@ pub enum TrainError {
         /// Steps done.
         step: u64,
     },
+    /// Callbacks for gradients that do not pass them.
+    #[error(
+        "callbacks on gradients were given, but these are summed without them: ask for an explicit all-reduce          (explicit_allreduce), or leave them out"
+    )]
+    ImplicitAllReduce,
     /// A callback could not do its work, so the run was ended.
     #[error("a callback failed in {method}: {source}")]
     Callback {

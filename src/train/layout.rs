@@ -17,13 +17,32 @@ pub struct Distribution {
     pub gradient_accumulation_steps: Option<usize>,
     /// How gradients are summed over replicas, where there are several.
     pub all_reduce: AllReduce,
+    /// Gradients pass the host with one replica too, where callbacks can change them: see
+    /// [`PretrainRun::with_allreduce_callbacks`](super::PretrainRun::with_allreduce_callbacks).
+    pub explicit_allreduce: bool,
+    /// The reference's arithmetic of several replicas instead of that of one device at the same batch.
+    pub compat: Option<SeedCompat>,
+}
+
+/// What the reference does with several replicas: the loss of each is normalised by its own counts, its gradients are clipped
+/// to [`clip_norm`](crate::optimizer::OptimizerOptions::clip_norm) before they are summed, and their sum is not. With R
+/// replicas that is up to R times as large as the gradient of the batch. The loss that is told is the mean of theirs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SeedCompat {
+    /// The gradients of each of R replicas are divided by R before they are clipped.
+    pub scale_loss: bool,
 }
 
 impl Distribution {
     /// So many parts one after another.
     pub const fn in_parts(count: usize) -> Self {
         let all_reduce = AllReduce { algorithm: Algorithm::HierarchicalCopy, bytes_per_pack: 0 };
-        Self { gradient_accumulation_steps: Some(count), all_reduce }
+        Self { gradient_accumulation_steps: Some(count), all_reduce, explicit_allreduce: false, compat: None }
+    }
+
+    /// Do the gradients of so many replicas pass the host?
+    pub(super) fn passes_host(&self, replicas: usize) -> bool {
+        replicas > 1 || self.explicit_allreduce
     }
 }
 
@@ -83,9 +102,15 @@ impl Layout {
 
 /// What a device does that is one of so many, and does so many parts of a batch one after another.
 fn task(options: &PretrainOptions, replicas: usize, accumulation: usize) -> Task {
-    match (options.optimizer, replicas, accumulation) {
-        (optimizer, 1, 1) => Task::Train(optimizer),
-        (optimizer, _, accumulation) => Task::TrainInParts { optimizer, several: accumulation > 1 },
+    let PretrainOptions { mut optimizer, distribution, .. } = *options;
+    let passes_host = distribution.passes_host(replicas);
+    if passes_host && distribution.compat.is_some() {
+        // The host clips before the sum.
+        optimizer.clip_norm = None;
+    }
+    match passes_host || accumulation > 1 {
+        true => Task::TrainInParts { optimizer, several: accumulation > 1 },
+        false => Task::Train(optimizer),
     }
 }
 

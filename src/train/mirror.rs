@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use web_time::Instant;
 
-use super::{Share, StepScalars, TrainError, Trainer};
+use super::gradients::AllReduceCallbacks;
+use super::reduction::Reduction;
+use super::{Distribution, Share, StepScalars, TrainError, Trainer};
 use crate::checkpoint::NamedTensor;
 use crate::data::Batch;
 use crate::gpu::{Gpu, GpuError, Readback, Tensor, UploadRing};
 use crate::model::Stage;
-use crate::strategy::{AllReduce, packs, sum};
+use crate::strategy::packs;
 
 /// What the replicas of a run took.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,11 +40,9 @@ impl ReplicaReport {
 pub(super) struct Mirror {
     others: Vec<Trainer>,
     links: Vec<Link>,
-    /// For each tensor that is summed, what every replica has of it.
-    gathered: Vec<Vec<Vec<f32>>>,
+    reduction: Reduction,
     /// The way of weights from the first replica to the others, where only it makes updates.
     weights: Option<Broadcast>,
-    all_reduce: AllReduce,
     clocks: Clocks,
 }
 
@@ -72,18 +72,24 @@ struct Clocks {
 
 impl Mirror {
     /// Of replicas of one model, of whose step every one was made for batches in parts.
-    pub fn new(first: &Trainer, others: Vec<Trainer>, all_reduce: AllReduce) -> Self {
+    pub fn new(
+        first: &Trainer,
+        others: Vec<Trainer>,
+        distribution: &Distribution,
+        clip_norm: Option<f64>,
+    ) -> Self {
+        let bytes_per_pack = distribution.all_reduce.bytes_per_pack;
         let trainers = || std::iter::once(first).chain(&others);
-        let links: Vec<_> = trainers().map(|trainer| Link::new(trainer, all_reduce.bytes_per_pack)).collect();
-        let lens = links[0].tensors().map(|tensor| tensor.len());
-        let gathered = lens.map(|len| vec![vec![0.0; len]; links.len()]).collect();
+        let links: Vec<_> = trainers().map(|trainer| Link::new(trainer, bytes_per_pack)).collect();
+        let tensors: Vec<_> = links[0].tensors().copied().collect();
+        let reduction = Reduction::new(first, links.len(), &tensors, distribution, clip_norm);
         let weights = others.iter().any(|other| !is_like(first.gpu(), other.gpu()));
         let weights = weights.then(|| Broadcast {
             down: readbacks(first, &first.step().weights.slabs),
             up: others.iter().map(|other| uploads(other, &other.step().weights.slabs)).collect(),
         });
         let clocks = Clocks { gradients: vec![Default::default(); links.len()], ..Clocks::default() };
-        Self { others, links, gathered, weights, all_reduce, clocks }
+        Self { others, links, reduction, weights, clocks }
     }
 
     /// The other replicas.
@@ -98,16 +104,17 @@ impl Mirror {
         parts: &[Batch],
         scalars: &StepScalars,
         read_metrics: bool,
-    ) -> Result<(), GpuError> {
+        callbacks: &mut AllReduceCallbacks<'_>,
+    ) -> Result<(), TrainError> {
         let start = Instant::now();
-        let Self { others, links, gathered, weights, all_reduce, clocks } = self;
-        let share = Share::first_of(parts);
+        let Self { others, links, reduction, weights, clocks } = self;
         let mut trainers: Vec<_> = std::iter::once(first).chain(others).collect();
         let each = parts.len() / trainers.len();
+        let shares = reduction.shares(parts, trainers.len());
         for round in 0..each {
             for (replica, trainer) in trainers.iter_mut().enumerate() {
                 let part = replica * each + round;
-                let share = Share { part, adds: round > 0, ..share };
+                let share = Share { part, adds: round > 0, ..shares[replica] };
                 trainer.upload_part(&parts[part], &share, scalars).await?;
                 match round + 1 == each {
                     true => links[replica].send(trainer),
@@ -120,23 +127,21 @@ impl Mirror {
         let awaited = clocks.steps as usize % count;
         for replica in (0..count).map(|step| (awaited + step) % count) {
             for (tensor, down) in links[replica].down.iter_mut().enumerate() {
-                down.finish_into(trainers[replica].gpu(), &mut gathered[tensor][replica]).await?;
+                down.finish_into(trainers[replica].gpu(), &mut reduction.tensors[tensor][replica]).await?;
             }
             if replica == awaited {
                 let (steps, time) = &mut clocks.gradients[replica];
                 (*steps, *time) = (*steps + 1, *time + start.elapsed());
             }
         }
-        let reduction = Instant::now();
-        for tensor in gathered.iter_mut() {
-            sum(tensor, all_reduce.algorithm);
-        }
+        let reducing = Instant::now();
+        reduction.sum(&shares, callbacks)?;
         let updated = if weights.is_some() { 1 } else { count };
         for (link, trainer) in links.iter_mut().zip(&mut trainers).take(updated) {
-            let sums = gathered.iter().map(|tensor| &tensor[0][..]);
+            let sums = reduction.tensors.iter().map(|tensor| &tensor[0][..]);
             send_up(trainer, &mut link.up, sums).await?;
         }
-        clocks.reduction += reduction.elapsed();
+        clocks.reduction += reducing.elapsed();
         for (replica, trainer) in trainers.iter_mut().enumerate().take(updated) {
             trainer.submit_update(read_metrics && replica == 0);
         }

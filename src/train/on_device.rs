@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::evaluate::{Deal, Evaluator};
+use super::gradients::AllReduceCallbacks;
 use super::layout::Layout;
 use super::mirror::Mirror;
 use super::predict::LivePredictor;
@@ -39,10 +40,11 @@ impl OnDevice {
         parts: &[Batch],
         scalars: &StepScalars,
         read_metrics: bool,
-    ) -> Result<(), GpuError> {
+        callbacks: &mut AllReduceCallbacks<'_>,
+    ) -> Result<(), TrainError> {
         match &mut self.mirror {
-            Some(mirror) => mirror.submit(&mut self.trainer, parts, scalars, read_metrics).await,
-            None => self.trainer.submit_parts(parts, scalars, read_metrics).await,
+            Some(mirror) => mirror.submit(&mut self.trainer, parts, scalars, read_metrics, callbacks).await,
+            None => Ok(self.trainer.submit_parts(parts, scalars, read_metrics).await?),
         }
     }
 }
@@ -115,8 +117,10 @@ impl Setup<'_> {
             trainers.push(Trainer::compile(gpu.clone(), plan).await?);
         }
         let trainer = trainers.remove(0);
-        let all_reduce = options.distribution.all_reduce;
-        let mirror = (!trainers.is_empty()).then(|| Mirror::new(&trainer, trainers, all_reduce));
+        let distribution = &options.distribution;
+        let mirror = distribution
+            .passes_host(gpus.len())
+            .then(|| Mirror::new(&trainer, trainers, distribution, options.optimizer.clip_norm));
         let evaluator = match self.evaluation {
             None => None,
             Some(deal) => Some(Evaluator::of_training(&trainer, deal, &options.config).await?),

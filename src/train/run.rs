@@ -1,6 +1,7 @@
 //! The run itself: guard, device, self-test, plan, steps.
 
 use super::evaluate::{Deal, check_held_out};
+use super::gradients::{AllReduceCallback, AllReduceCallbacks};
 use super::layout::Layout;
 use super::ledger::Ledger;
 use super::on_device::Setup;
@@ -169,6 +170,7 @@ impl<'a> PretrainRun<'a> {
             batcher,
             held_out,
             device,
+            all_reduce_callbacks: AllReduceCallbacks::default(),
             ledger,
             untrained,
             step,
@@ -178,6 +180,41 @@ impl<'a> PretrainRun<'a> {
             unigram_loss: unigram.cross_entropy(),
         };
         Ok(Self { running, recovery })
+    }
+
+    /// Calls functions on the gradients of an explicit all-reduce ([`Distribution::explicit_allreduce`](super::Distribution::explicit_allreduce)), on the host:
+    /// `pre_allreduce_callbacks` in their order on those of every replica, `post_allreduce_callbacks` on their sum. The
+    /// sum is clipped after all of them; with [`compat`](super::Distribution::compat) every replica's gradients are before, and the sum
+    /// never. Steps that are done again after a loss of the device are passed through them again.
+    ///
+    /// ```
+    /// use wgpu_bert::train::{AllReduceCallback, Control, PretrainRun, TrainError, Trained};
+    ///
+    /// /// Trains all but the embeddings.
+    /// async fn train(run: PretrainRun<'_>) -> Result<Trained, TrainError> {
+    ///     let freeze: AllReduceCallback<'_> = Box::new(|gradients| {
+    ///         let frozen = gradients.iter_mut().filter(|gradient| gradient.name.starts_with("bert.embeddings."));
+    ///         frozen.for_each(|gradient| gradient.data.fill(0.0));
+    ///         Ok(())
+    ///     });
+    ///     let run = run.with_allreduce_callbacks(vec![], vec![freeze])?;
+    ///     run.train(&mut [], async |_, _| Control::Continue).await
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// [`TrainError::ImplicitAllReduce`] where the run was not asked for an explicit one.
+    pub fn with_allreduce_callbacks(
+        mut self,
+        pre_allreduce_callbacks: Vec<AllReduceCallback<'a>>,
+        post_allreduce_callbacks: Vec<AllReduceCallback<'a>>,
+    ) -> Result<Self, TrainError> {
+        if !self.running.options.distribution.explicit_allreduce {
+            return Err(TrainError::ImplicitAllReduce);
+        }
+        self.running.all_reduce_callbacks =
+            AllReduceCallbacks { pre: pre_allreduce_callbacks, post: post_allreduce_callbacks };
+        Ok(self)
     }
 
     /// Train; see [`run_bert_pretrain`].

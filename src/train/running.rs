@@ -6,6 +6,7 @@ use std::sync::Arc;
 use web_time::Instant;
 
 use super::evaluate::Evaluator;
+use super::gradients::AllReduceCallbacks;
 use super::ledger::{Ledger, diverged};
 use super::mirror::Mirror;
 use super::on_device::OnDevice;
@@ -25,6 +26,7 @@ pub struct Running<'a> {
     /// What the model is evaluated on.
     pub(super) held_out: Option<TrainingData>,
     pub(super) device: OnDevice,
+    pub(super) all_reduce_callbacks: AllReduceCallbacks<'a>,
     pub(super) ledger: Ledger<'a>,
     pub(super) untrained: Vec<NamedTensor>,
     pub(super) step: u64,

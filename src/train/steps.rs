@@ -125,7 +125,8 @@ impl<'c, 'd, F: AsyncFnMut(Event, &mut Running<'_>) -> Control> Steps<'c, 'd, F>
                 self.tell_progress(running, end).await?;
             }
             running.step += 1;
-            running.device.submit(&parts, &scalars, step + 1 == end).await?;
+            let Running { device, all_reduce_callbacks: callbacks, .. } = &mut *running;
+            device.submit(&parts, &scalars, step + 1 == end, callbacks).await?;
         }
         running.untold = (end - first) as usize;
         running.ledger.submitted_loop();

@@ -1,5 +1,6 @@
 //! Replicas and batches in parts, from the command line.
 
+use super::json_lines;
 use super::resume::{STEPS, end, refused, sixty_steps, succeeds};
 use super::workplace::Workplace;
 
@@ -44,4 +45,22 @@ fn a_batch_in_parts_is_told() {
     let flags = ["--train_batch_size=8", "--gradient_accumulation_steps=2"];
     let told = succeeds(&mut sixty_steps(&place, "parts", &flags)).stderr;
     assert!(told.contains("each batch in 2 parts"), "{told}");
+}
+
+#[test]
+fn gradients_add_up_as_in_the_reference_where_that_is_asked_for() {
+    let place = Workplace::new();
+    let replicas = ["--ds=mirrored", "--replicas_per_adapter=2", "--num_steps_per_epoch=2", "--clip_norm=0"];
+    let norm = |folder: &str, more: &[&str]| {
+        let flags = [&replicas[..], &["--json", "--learning_rate=0", "--steps_per_loop=4"], more].concat();
+        let told = succeeds(&mut sixty_steps(&place, folder, &flags)).stdout;
+        json_lines(&told)[0]["grad_norm"].as_f64().expect("a norm")
+    };
+    let one = norm("batch", &[]);
+    let scaled = norm("scaled", &["--compat=seed", "--scale_loss", "--explicit_allreduce"]);
+    let summed = norm("summed", &["--compat=seed"]);
+    assert!(
+        (summed / scaled - 2.0).abs() < 1e-4 && (scaled / one - 1.0).abs() < 0.5,
+        "{one}, {scaled}, {summed}"
+    );
 }

@@ -3,6 +3,7 @@
 //! `VK_DRIVER_FILES` chooses the driver; `WGPU_BERT_RUNTIME_CHECKS=0` turns the shader compiler's bounds checks off.
 
 mod activation;
+mod all_reduce;
 mod callbacks;
 mod cross_entropy;
 mod device_loss;

@@ -15,7 +15,7 @@ use crate::recorded::Recorded;
 use crate::small_run::{Setting, bits, setting};
 
 /// The same run on so many replicas.
-fn replicas(setting: &Setting, count: usize) -> Setting {
+pub fn replicas(setting: &Setting, count: usize) -> Setting {
     let survey = pollster::block_on(wgpu_bert::gpu::survey());
     // The same adapter as without: there may be others.
     let index = setting.strategy.adapter.index.to_string();
@@ -180,7 +180,7 @@ fn in_turn(records: &Features, count: usize, seed: u64) -> Features {
 
 /// Steps of it.
 #[cfg(target_os = "linux")]
-const STEPS: usize = 20;
+const STEPS: usize = 50;
 
 #[cfg(target_os = "linux")]
 fn two_makes() {

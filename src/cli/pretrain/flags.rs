@@ -152,6 +152,19 @@ pub struct TrainingFlags {
     /// [default: 0]
     #[arg(long, value_name = "BYTES")]
     pub allreduce_bytes_per_pack: Option<usize>,
+    /// Pass gradients through the host with a single replica, too; with several they always do. Programs in Rust can change
+    /// them there [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        value_parser = BoolishValueParser::new())]
+    pub explicit_allreduce: Option<bool>,
+    /// seed: TensorFlow's arithmetic of several replicas. Each normalises the loss by its own part of the batch and clips
+    /// its gradients, whose sum is as many times as large [default: that of the whole batch, clipped once]
+    #[arg(long, value_name = "MODE", ignore_case = true, hide_possible_values = true)]
+    pub compat: Option<Compat>,
+    /// With --compat=seed: divide each replica's loss by the number of replicas [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        value_parser = BoolishValueParser::new())]
+    pub scale_loss: Option<bool>,
     /// Steps of an epoch [default: 1000]
     #[arg(long, value_name = "N", value_parser = positive)]
     pub num_steps_per_epoch: Option<usize>,
@@ -292,6 +305,11 @@ pub enum NanAction {
 pub enum Masking {
     Static,
     Dynamic,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+pub enum Compat {
+    Seed,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

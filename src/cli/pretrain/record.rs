@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 use wgpu_bert::data::{self, TrainingData};
 use wgpu_bert::model::config::BertConfig;
 use wgpu_bert::optimizer::{OnNan, OptimizerKind};
-use wgpu_bert::train::{RunRecord, TrainingCheckpoint};
+use wgpu_bert::train::{RunRecord, SeedCompat, TrainingCheckpoint};
 
 use super::super::error::CliError;
 use super::super::output;
@@ -68,6 +68,10 @@ fn options(args: &PretrainArgs) -> Map<String, Value> {
     // Parts and kernels that were not asked for depend on the adapter, which may change.
     if let Some(parts) = run.distribution.gradient_accumulation_steps {
         object["gradient_accumulation_steps"] = parts.into();
+    }
+    if let Some(SeedCompat { scale_loss }) = run.distribution.compat {
+        object["compat"] = "seed".into();
+        object["scale_loss"] = scale_loss.into();
     }
     if let Some(family) = run.device.family {
         object["kernels"] = format!("{family:?}").to_lowercase().into();

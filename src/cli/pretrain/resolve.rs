@@ -10,12 +10,16 @@ use wgpu_bert::model::config::{BertConfig, ConfigError, ConfigProblem};
 use wgpu_bert::optimizer::{OnNan, OptimizerKind, Schedule};
 use wgpu_bert::strategy::AllReduce;
 use wgpu_bert::train::recipe::{self, Recipe};
-use wgpu_bert::train::{Distribution, InstanceChoices, OptimizerChoices, OutputBiasInit, PretrainOptions};
+use wgpu_bert::train::{
+    Distribution, InstanceChoices, OptimizerChoices, OutputBiasInit, PretrainOptions, SeedCompat,
+};
 
 use super::super::bundled::MODEL_DIR;
 use super::super::error::CliError;
 use super::super::input_files;
-use super::flags::{BiasStart, Masking, ModelFlags, NanAction, OptimizerType, OptionFlags, TextFlags};
+use super::flags::{
+    BiasStart, Compat, Masking, ModelFlags, NanAction, OptimizerType, OptionFlags, TextFlags,
+};
 
 /// A run in every detail, before its text is read.
 #[derive(Debug)]
@@ -165,13 +169,7 @@ pub fn resolve(
                 Some(BiasStart::Unigram) => OutputBiasInit::Unigram,
             },
             device,
-            distribution: Distribution {
-                gradient_accumulation_steps: training.gradient_accumulation_steps,
-                all_reduce: AllReduce {
-                    algorithm: training.all_reduce_alg.unwrap_or_default(),
-                    bytes_per_pack: training.allreduce_bytes_per_pack.unwrap_or(0),
-                },
-            },
+            distribution: distribution(options)?,
         },
         instances,
         given_shape: (text.max_seq_length, text.max_predictions_per_seq),
@@ -270,7 +268,26 @@ fn schedule(
     Ok((schedule, steps_per_epoch))
 }
 
+fn distribution(OptionFlags { training, .. }: &OptionFlags) -> Result<Distribution, CliError> {
+    if training.scale_loss.is_some() && training.compat.is_none() {
+        return Err(CliError::ScaleLossAlone);
+    }
+    Ok(Distribution {
+        gradient_accumulation_steps: training.gradient_accumulation_steps,
+        all_reduce: AllReduce {
+            algorithm: training.all_reduce_alg.unwrap_or_default(),
+            bytes_per_pack: training.allreduce_bytes_per_pack.unwrap_or(0),
+        },
+        explicit_allreduce: training.explicit_allreduce.unwrap_or(false),
+        compat: training
+            .compat
+            .map(|Compat::Seed| SeedCompat { scale_loss: training.scale_loss.unwrap_or(false) }),
+    })
+}
+
 fn optimizer(OptionFlags { training, .. }: &OptionFlags) -> OptimizerChoices {
+    // The reference's explicit all-reduce clips whatever the optimizer.
+    let always_clips = training.compat.is_some() && training.explicit_allreduce == Some(true);
     OptimizerChoices {
         kind: training.optimizer_type.map(|name| match name {
             OptimizerType::Adamw => OptimizerKind::AdamW,
@@ -279,7 +296,7 @@ fn optimizer(OptionFlags { training, .. }: &OptionFlags) -> OptimizerChoices {
         beta_1: training.beta_1,
         beta_2: training.beta_2,
         weight_decay: training.weight_decay,
-        clip_norm: training.clip_norm,
+        clip_norm: training.clip_norm.or(always_clips.then_some(1.0)),
         on_nan: training.on_nan.map(|action| match action {
             NanAction::Stop => OnNan::Stop,
             NanAction::Skip => OnNan::Skip,

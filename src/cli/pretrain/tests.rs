@@ -9,7 +9,7 @@ use wgpu_bert::gpu::{DeviceOptions, KernelFamily, Precision};
 use wgpu_bert::model::config::BertConfig;
 use wgpu_bert::optimizer::{OnNan, OptimizerKind, OptimizerOptions, Schedule};
 use wgpu_bert::strategy::{Algorithm, AllReduce};
-use wgpu_bert::train::{Distribution, OutputBiasInit, PretrainOptions};
+use wgpu_bert::train::{Distribution, OutputBiasInit, PretrainOptions, SeedCompat};
 
 use super::super::argv;
 use super::super::error::CliError;
@@ -92,7 +92,7 @@ fn every_flag_arrives() {
          --output_bias_init unigram --seed 7 --hidden_dropout_prob 0 --attention_probs_dropout_prob 0.2 --dtype fp32 \
          --recompute --kernels register --runtime_checks --train_summary_interval -1 --save_checkpoints_steps 5 \
          --save_checkpoints_secs 60 --keep_checkpoint_max 1 --gradient_accumulation_steps 4 \
-         --all_reduce_alg RING --allreduce_bytes_per_pack 4096",
+         --all_reduce_alg RING --allreduce_bytes_per_pack 4096 --explicit_allreduce --compat seed --scale_loss",
     );
     let plan = CheckpointPlan { every_steps: 5, every: Duration::from_secs(60), keep: 1 };
     assert_eq!((args.checkpoints, args.train_summary_interval), (plan, -1));
@@ -151,7 +151,12 @@ fn every_flag_arrives() {
                 runtime_checks: true,
                 ..DeviceOptions::default()
             },
-            distribution: Distribution { all_reduce, ..Distribution::in_parts(4) },
+            distribution: Distribution {
+                all_reduce,
+                explicit_allreduce: true,
+                compat: Some(SeedCompat { scale_loss: true }),
+                ..Distribution::in_parts(4)
+            },
         }
     );
 }
@@ -304,4 +309,15 @@ fn paths_can_be_pasted() {
     {
         assert_eq!(quoted(path), text);
     }
+}
+
+#[test]
+fn the_reference_clips_every_explicit_all_reduce() {
+    let clips = |line: &str| reference(line).options.optimizer.clip_norm;
+    assert_eq!(clips("--optimizer_type lamb --compat seed"), None);
+    assert_eq!(clips("--optimizer_type lamb --compat seed --explicit_allreduce"), Some(1.0));
+    assert_eq!(clips("--optimizer_type lamb --compat seed --explicit_allreduce --clip_norm 0"), None);
+    assert_eq!(clips("--optimizer_type lamb --explicit_allreduce"), None);
+    let told = refusal("--input_files=a.txt --model_size=base --model_dir=out --scale_loss");
+    assert!(told.contains("--compat=seed"), "{told}");
 }
