@@ -1,27 +1,36 @@
-// Softmax over the last dimension of attention scores, in place, with an additive mask of keys; and its gradient.
+// Softmax over the last dimension of attention scores, in place, with an additive mask of keys; the dropout that follows
+// it; and the gradient of both.
 //
-//   forward    v[k] = scores[r, k] + (1 - mask[r / rows_per_mask, k]) * -1e9
-//              scores[r, k] = exp(v[k] - max of v) / sum of exp(v - max of v)
-//     scores         f32 [rows, width], probabilities afterwards
-//     mask           u32 [rows / rows_per_mask, width], 1 = may be attended to, 0 = not
+//   forward            v[k] = scores[r, k] + (1 - mask[r / rows_per_mask, k]) * -1e9
+//                      scores[r, k] = exp(v[k] - max of v) / sum of exp(v - max of v)
+//   forward_dropout    the same, then dropped[r, k] = scores[r, k] * scale where kept, else 0
+//     scores           f32 [rows, width], probabilities afterwards
+//     mask             u32 [rows / rows_per_mask, width], 1 = may be attended to, 0 = not
+//     dropped          f32 [rows, width]
+//     words            u32, of which three decide what is kept, see dropout.wgsl; the hashed number is that of a
+//                      group of four columns, and a row ends its last group
 //
-//   backward   dp[r, k] = probabilities[r, k] * (dp[r, k] - sum of probabilities[r, :] * dp[r, :])
-//     probabilities  f32 [rows, width]
-//     dp             f32 [rows, width], the gradient of the scores afterwards
+//   backward           dp[r, k] = probabilities[r, k] * (dp[r, k] - sum of probabilities[r, :] * dp[r, :])
+//   backward_dropout   the same of dp[r, k] * scale where kept, else 0
+//     probabilities    f32 [rows, width]
+//     dp               f32 [rows, width], the gradient of the scores afterwards
 //
-// Every row has LANES invocations; a lane reads and writes its own columns only. A row whose keys are all masked comes
-// out uniform: in f32, -1e9 swallows any score.
+// Every row has LANES invocations, and a lane reads and writes its own columns only, four neighbours at a time: past the
+// end the last one again. A row whose keys are all masked comes out uniform: in f32, -1e9 swallows any score.
 
-struct Params { rows: u32, width: u32, rows_per_mask: u32 }
+struct Params {
+  rows: u32, width: u32, rows_per_mask: u32,
+  site: u32, threshold: u32, scale: f32, key_low: u32, key_high: u32, part: u32,
+}
 
 @group(0) @binding(0) var<uniform> p: Params;
 
 override LANES: u32 = 64u;
 var<workgroup> scratch: array<f32, 64>;
 
-// The sum of `value` over the lanes of a row, in all of them.
-fn sum_lanes(lane: u32, value: f32) -> f32 {
-  var sum = value;
+// The sum of `values` over the lanes of a row, in all of them.
+fn sum_lanes(lane: u32, values: vec4f) -> f32 {
+  var sum = (values.x + values.y) + (values.z + values.w);
   if (LANES > 1u) {
     scratch[lane] = sum;
     workgroupBarrier();
@@ -36,8 +45,8 @@ fn sum_lanes(lane: u32, value: f32) -> f32 {
 }
 
 // The maximum likewise.
-fn max_lanes(lane: u32, value: f32) -> f32 {
-  var top = value;
+fn max_lanes(lane: u32, values: vec4f) -> f32 {
+  var top = max(max(values.x, values.y), max(values.z, values.w));
   if (LANES > 1u) {
     scratch[lane] = top;
     workgroupBarrier();
@@ -51,49 +60,152 @@ fn max_lanes(lane: u32, value: f32) -> f32 {
   return top;
 }
 
+// The row of an invocation.
+fn row_of(group: vec3u, groups: vec3u, lane: u32) -> u32 { return ((group.y * groups.x + group.x) * 64u + lane) / LANES; }
+
 // Columns of a row to go through: none past the last row.
 fn columns(row: u32) -> u32 { return select(0u, p.width, row < p.rows); }
 
+// Four columns from `col` on.
+fn four(col: u32) -> vec4u { return min(vec4u(col) + vec4u(0u, 1u, 2u, 3u), vec4u(p.width - 1u)); }
+
+// Their values, those past the end as 0.
+fn inside(col: u32, values: vec4f) -> vec4f {
+  return select(vec4f(), values, vec4u(col) + vec4u(0u, 1u, 2u, 3u) < vec4u(p.width));
+}
+
+// Dropout, as in dropout.wgsl.
+fn pcg4d(key: vec4u) -> vec4u {
+  var v = key * 1664525u + 1013904223u;
+  v.x += v.y * v.w;
+  v.y += v.z * v.x;
+  v.z += v.x * v.y;
+  v.w += v.y * v.z;
+  v ^= v >> vec4u(16u);
+  v.x += v.y * v.w;
+  v.y += v.z * v.x;
+  v.z += v.x * v.y;
+  v.w += v.y * v.z;
+  return v;
+}
+
+@group(0) @binding(4) var<storage, read> words: array<u32>;
+
+// What is hashed for the first four columns of a row.
+fn row_key(row: u32) -> vec4u {
+  let number = (words[p.part] * p.rows + row) * ((p.width + 3u) / 4u);
+  return vec4u(number, p.site, words[p.key_low], words[p.key_high]);
+}
+
+fn dropout(key: vec4u, col: u32, values: vec4f) -> vec4f {
+  let hash = pcg4d(vec4u(key.x + col / 4u, key.yzw));
+  return select(vec4f(), values * p.scale, hash >= vec4u(p.threshold));
+}
+
+// Forward.
 @group(0) @binding(1) var<storage, read_write> scores: array<f32>;
 @group(0) @binding(2) var<storage, read> mask: array<u32>;
+@group(0) @binding(3) var<storage, read_write> dropped: array<f32>;
+
+fn load_scores(i: vec4u) -> vec4f { return vec4f(scores[i.x], scores[i.y], scores[i.z], scores[i.w]); }
+// All stores go from the last to the first, which is right where some are past the end.
+fn store_scores(i: vec4u, v: vec4f) { scores[i.w] = v.w; scores[i.z] = v.z; scores[i.y] = v.y; scores[i.x] = v.x; }
+
+// Leaves exp(v - max of v) in the scores, and returns what makes probabilities of it.
+fn exponentials(row: u32, lane: u32) -> f32 {
+  let first = row * p.width;
+  let first_mask = row / p.rows_per_mask * p.width;
+  let end = columns(row);
+  var top = vec4f(-3.4e38);
+  for (var col = lane % LANES * 4u; col < end; col += LANES * 4u) {
+    let k = four(col);
+    let m = first_mask + k;
+    let attended = vec4f(vec4u(mask[m.x], mask[m.y], mask[m.z], mask[m.w]));
+    let masked = load_scores(first + k) + (1.0 - attended) * -1e9;
+    store_scores(first + k, masked);
+    top = max(top, masked);
+  }
+  let row_top = max_lanes(lane, top);
+  var sum = vec4f();
+  for (var col = lane % LANES * 4u; col < end; col += LANES * 4u) {
+    let e = exp(load_scores(first + four(col)) - row_top);
+    store_scores(first + four(col), e);
+    sum += inside(col, e);
+  }
+  return 1.0 / sum_lanes(lane, sum);
+}
 
 @compute @workgroup_size(64)
 fn forward(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
            @builtin(local_invocation_index) lane: u32) {
-  let row = ((group.y * groups.x + group.x) * 64u + lane) / LANES;
-  let first = row * p.width;
-  let first_mask = row / p.rows_per_mask * p.width;
+  let row = row_of(group, groups, lane);
+  let scale = exponentials(row, lane);
   let end = columns(row);
-  var top = -3.4e38;
-  for (var k = lane % LANES; k < end; k += LANES) {
-    let masked = scores[first + k] + (1.0 - f32(mask[first_mask + k])) * -1e9;
-    scores[first + k] = masked;
-    top = max(top, masked);
+  for (var col = lane % LANES * 4u; col < end; col += LANES * 4u) {
+    let i = row * p.width + four(col);
+    store_scores(i, load_scores(i) * scale);
   }
-  top = max_lanes(lane, top);
-  var sum = 0.0;
-  for (var k = lane % LANES; k < end; k += LANES) {
-    let e = exp(scores[first + k] - top);
-    scores[first + k] = e;
-    sum += e;
-  }
-  let scale = 1.0 / sum_lanes(lane, sum);
-  for (var k = lane % LANES; k < end; k += LANES) { scores[first + k] *= scale; }
 }
 
+@compute @workgroup_size(64)
+fn forward_dropout(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
+                   @builtin(local_invocation_index) lane: u32) {
+  let row = row_of(group, groups, lane);
+  let scale = exponentials(row, lane);
+  let end = columns(row);
+  let key = row_key(row);
+  for (var col = lane % LANES * 4u; col < end; col += LANES * 4u) {
+    let i = row * p.width + four(col);
+    let probabilities = load_scores(i) * scale;
+    store_scores(i, probabilities);
+    let d = dropout(key, col, probabilities);
+    dropped[i.w] = d.w; dropped[i.z] = d.z; dropped[i.y] = d.y; dropped[i.x] = d.x;
+  }
+}
+
+// Backward.
 @group(0) @binding(1) var<storage, read> probabilities: array<f32>;
 @group(0) @binding(2) var<storage, read_write> dp: array<f32>;
+
+fn load_probabilities(i: vec4u) -> vec4f {
+  return vec4f(probabilities[i.x], probabilities[i.y], probabilities[i.z], probabilities[i.w]);
+}
+fn load_dp(i: vec4u) -> vec4f { return vec4f(dp[i.x], dp[i.y], dp[i.z], dp[i.w]); }
+fn store_dp(i: vec4u, v: vec4f) { dp[i.w] = v.w; dp[i.z] = v.z; dp[i.y] = v.y; dp[i.x] = v.x; }
 
 @compute @workgroup_size(64)
 fn backward(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
             @builtin(local_invocation_index) lane: u32) {
-  let row = ((group.y * groups.x + group.x) * 64u + lane) / LANES;
+  let row = row_of(group, groups, lane);
   let first = row * p.width;
   let end = columns(row);
-  var sum = 0.0;
-  for (var k = lane % LANES; k < end; k += LANES) { sum += probabilities[first + k] * dp[first + k]; }
-  sum = sum_lanes(lane, sum);
-  for (var k = lane % LANES; k < end; k += LANES) {
-    dp[first + k] = probabilities[first + k] * (dp[first + k] - sum);
+  var sum = vec4f();
+  for (var col = lane % LANES * 4u; col < end; col += LANES * 4u) {
+    let i = first + four(col);
+    sum += inside(col, load_probabilities(i) * load_dp(i));
+  }
+  let row_sum = sum_lanes(lane, sum);
+  for (var col = lane % LANES * 4u; col < end; col += LANES * 4u) {
+    let i = first + four(col);
+    store_dp(i, load_probabilities(i) * (load_dp(i) - row_sum));
+  }
+}
+
+@compute @workgroup_size(64)
+fn backward_dropout(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
+                    @builtin(local_invocation_index) lane: u32) {
+  let row = row_of(group, groups, lane);
+  let first = row * p.width;
+  let end = columns(row);
+  let key = row_key(row);
+  var sum = vec4f();
+  for (var col = lane % LANES * 4u; col < end; col += LANES * 4u) {
+    let i = first + four(col);
+    sum += inside(col, load_probabilities(i) * dropout(key, col, load_dp(i)));
+  }
+  let row_sum = sum_lanes(lane, sum);
+  for (var col = lane % LANES * 4u; col < end; col += LANES * 4u) {
+    let i = first + four(col);
+    store_dp(i, load_probabilities(i) * (dropout(key, col, load_dp(i)) - row_sum));
   }
 }

@@ -9,24 +9,13 @@
 //! x' = LayerNorm(x1 + dropout(act(x1 W1 + b1) W2 + b2))
 //! ```
 
+use super::layer_norm::Normalized;
 use super::step::Builder;
 use crate::gpu::{Plan, Tensor};
 use crate::ops::{
-    Embedding, LayerNorm, LayerNormGradient, Linear, Matmul, Operand, Residual, Softmax, SoftmaxGradient,
-    TableGradient, embedding, layer_norm, layer_norm_backward, matmul, softmax, softmax_backward,
-    table_gradient,
+    Embedding, Linear, Matmul, Operand, Softmax, SoftmaxGradient, TableGradient, embedding, matmul, softmax,
+    softmax_backward, table_gradient,
 };
-
-/// What a layer norm's backward needs of its forward.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Normalized {
-    /// What was normalized, `[rows, H]`.
-    h: Tensor,
-    /// Mean and 1/deviation of every row.
-    stats: Tensor,
-    /// The result, `[rows, H]`.
-    pub y: Tensor,
-}
 
 /// Tensors of the embedding block that its backward needs.
 pub(super) struct EmbeddingTape {
@@ -66,13 +55,13 @@ impl Builder<'_> {
         let (word, position, token_type) = (table("word"), table("position"), table("token_type"));
         let seq = self.shape.seq_length;
         embedding(plan, Embedding { word_ids, type_ids, word, position, token_type, x, rows, seq, width });
-        let norm = self.layer_norm(plan, "bert.embeddings.LayerNorm", x, None, rows);
-        let output = self.dropout(plan, norm.y, self.config.hidden_dropout_prob, 0);
+        let norm = self.layer_norm(plan, "bert.embeddings.LayerNorm", x, rows);
+        let output = self.dropout(plan, norm.y, self.hidden_dropout(0));
         EmbeddingTape { norm, output }
     }
 
     pub(super) fn embeddings_backward(&self, plan: &mut Plan, tape: &EmbeddingTape, d_output: Tensor) {
-        let d_norm = self.dropout(plan, d_output, self.config.hidden_dropout_prob, 0);
+        let d_norm = self.dropout(plan, d_output, self.hidden_dropout(0));
         let rows = self.shape.tokens();
         let dx = self.layer_norm_backward(plan, "bert.embeddings.LayerNorm", &tape.norm, d_norm, rows);
         for (part, rows_by_id) in ["word", "position", "token_type"].into_iter().zip(self.inputs.rows_by_id) {
@@ -105,33 +94,35 @@ impl Builder<'_> {
         let scale = 1.0 / (self.config.head_size() as f32).sqrt();
         let scores = self.score_matrices(probabilities);
         self.attention_product(plan, query, key.transposed(), scores, scale, false);
+        let dropped = self.attention_dropout(site).map(|mask| {
+            let dropped = plan.transient("dropped attention probabilities", self.scores());
+            (dropped, mask)
+        });
         softmax(
             plan,
             Softmax {
                 scores: probabilities,
                 mask: self.inputs.attention_mask,
+                dropped,
                 sequences: self.shape.batch_size,
                 rows_per_sequence: self.config.num_attention_heads * self.shape.seq_length,
                 keys: self.shape.seq_length,
             },
         );
-        let rate = self.config.attention_probs_dropout_prob;
-        let dropped_probabilities = self.dropout(plan, probabilities, rate, site);
+        let dropped_probabilities = dropped.map_or(probabilities, |(dropped, _)| dropped);
         let context = plan.transient("context", rows * hidden);
         let dropped = self.score_matrices(dropped_probabilities);
         self.attention_product(plan, dropped, value, self.head_columns(context, hidden, 0), 1.0, true);
 
         let attended = self.linear(plan, &name("attention.output.dense"), context, rows, hidden, hidden);
-        let attended = self.dropout(plan, attended, self.config.hidden_dropout_prob, site + 1);
         let norm_name = name("attention.output.LayerNorm");
-        let attention = self.layer_norm(plan, &norm_name, attended, Some(input), rows);
+        let attention = self.add_layer_norm(plan, &norm_name, attended, input, site + 1);
 
         let width = self.config.intermediate_size;
         let intermediate = self.linear(plan, &name("intermediate.dense"), attention.y, rows, hidden, width);
         let activated = self.activation(plan, intermediate);
         let fed = self.linear(plan, &name("output.dense"), activated, rows, width, hidden);
-        let fed = self.dropout(plan, fed, self.config.hidden_dropout_prob, site + 2);
-        let output = self.layer_norm(plan, &name("output.LayerNorm"), fed, Some(attention.y), rows);
+        let output = self.add_layer_norm(plan, &name("output.LayerNorm"), fed, attention.y, site + 2);
         LayerTape {
             input,
             projections,
@@ -157,12 +148,11 @@ impl Builder<'_> {
             (self.shape.tokens(), self.config.hidden_size, self.config.intermediate_size);
         let name = |part: &str| format!("bert.encoder.layer.{layer}.{part}");
         let site = 1 + layer as u32 * SITES_PER_LAYER;
-        let rate = self.config.hidden_dropout_prob;
 
         // Feed-forward. The gradient of its residual sum is also that of the attention's output, in part.
-        let d_attention =
-            self.layer_norm_backward(plan, &name("output.LayerNorm"), &tape.output, d_output, rows);
-        let d_fed = self.dropout(plan, d_attention, rate, site + 2);
+        let norm_name = name("output.LayerNorm");
+        let [d_attention, d_fed] =
+            self.add_layer_norm_backward(plan, &norm_name, &tape.output, d_output, site + 2);
         let d_activated = plan.transient("d activated", rows * width);
         let output = Linear { rows, inputs: width, outputs: hidden };
         self.linear_backward(
@@ -184,8 +174,8 @@ impl Builder<'_> {
 
         // Attention.
         let norm_name = name("attention.output.LayerNorm");
-        let d_input = self.layer_norm_backward(plan, &norm_name, &tape.attention, d_attention, rows);
-        let d_attended = self.dropout(plan, d_input, rate, site + 1);
+        let [d_input, d_attended] =
+            self.add_layer_norm_backward(plan, &norm_name, &tape.attention, d_attention, site + 1);
         let output = Linear { rows, inputs: hidden, outputs: hidden };
         let x = Operand::rows(tape.context, hidden);
         self.linear_backward(plan, &name("attention.output.dense"), &output, d_attended, x);
@@ -197,22 +187,22 @@ impl Builder<'_> {
         let d_projections: Vec<_> =
             tape.projections.iter().map(|p| plan.transient("d query, key, value", p.len())).collect();
         let [d_query, d_key, d_value] = self.heads(&d_projections);
-        let d_dropped = plan.transient("d attention probabilities", self.scores());
+        let gradient = plan.transient("d attention probabilities", self.scores());
+        let d_scores = self.score_matrices(gradient);
         let context = self.head_columns(d_context, hidden, 0);
-        self.attention_product(plan, context, value.transposed(), self.score_matrices(d_dropped), 1.0, false);
+        self.attention_product(plan, context, value.transposed(), d_scores, 1.0, false);
         let dropped = self.score_matrices(tape.dropped_probabilities);
         self.attention_product(plan, dropped.transposed(), context, d_value, 1.0, true);
-        let gradient = self.dropout(plan, d_dropped, self.config.attention_probs_dropout_prob, site);
         softmax_backward(
             plan,
             SoftmaxGradient {
                 probabilities: tape.probabilities,
                 gradient,
+                dropout: self.attention_dropout(site),
                 rows: self.scores() / self.shape.seq_length,
                 keys: self.shape.seq_length,
             },
         );
-        let d_scores = self.score_matrices(gradient);
         let scale = 1.0 / (self.config.head_size() as f32).sqrt();
         self.attention_product(plan, d_scores, key, d_query, scale, true);
         self.attention_product(plan, d_scores.transposed(), query, d_key, scale, true);
@@ -273,39 +263,28 @@ impl Builder<'_> {
             Matmul { a, b, c, bias: None, sums: None, m: seq, n, k, batch, alpha, accumulate: false },
         );
     }
+}
 
-    pub(super) fn layer_norm(
-        &self,
-        plan: &mut Plan,
-        name: &str,
-        x: Tensor,
-        residual: Option<Tensor>,
-        rows: usize,
-    ) -> Normalized {
-        let width = self.config.hidden_size;
-        let (y, stats) = (plan.transient(name, rows * width), plan.transient("layer norm stats", rows * 2));
-        let residual =
-            residual.map(|add| Residual { add, sum: plan.transient("residual sum", rows * width) });
-        let scale = self.weights.pair(self.table, name);
-        let (gamma, beta, epsilon) = (scale.weight, scale.bias, self.config.layer_norm_eps as f32);
-        layer_norm(plan, LayerNorm { x, residual, gamma, beta, y, stats, rows, width, epsilon });
-        Normalized { h: residual.map_or(x, |r| r.sum), stats, y }
-    }
+#[cfg(test)]
+mod tests {
+    use crate::gpu::KernelFamily;
+    use crate::model::config::BertConfig;
+    use crate::model::{BatchShape, StepKind, StepPlan};
 
-    pub(super) fn layer_norm_backward(
-        &self,
-        plan: &mut Plan,
-        name: &str,
-        tape: &Normalized,
-        dy: Tensor,
-        rows: usize,
-    ) -> Tensor {
-        let width = self.config.hidden_size;
-        let dh = plan.transient("d residual sum", rows * width);
-        let gamma = self.weights.pair(self.table, name).weight;
-        let gradient = self.gradients.pair(self.table, name);
-        let (h, stats, dgamma, dbeta) = (tape.h, tape.stats, gradient.weight, gradient.bias);
-        layer_norm_backward(plan, LayerNormGradient { dy, h, stats, gamma, dh, dgamma, dbeta, rows, width });
-        dh
+    #[test]
+    fn dropout_costs_a_layer_no_dispatch() {
+        let shape = BatchShape { batch_size: 2, seq_length: 16, predictions: 3 };
+        let dispatches = |rate| {
+            let config = BertConfig {
+                hidden_dropout_prob: rate,
+                attention_probs_dropout_prob: rate,
+                ..BertConfig::preset("mini", 100).expect("mini")
+            };
+            let kind = StepKind::gradients(true);
+            StepPlan::new(&config, shape, kind, KernelFamily::Workgroup, 128 << 20).layer_dispatches
+        };
+        let [forward, backward] = dispatches(0.1);
+        assert!((1..=20).contains(&forward) && (1..=20).contains(&backward), "{forward} + {backward}");
+        assert_eq!(dispatches(0.0), [forward, backward]);
     }
 }

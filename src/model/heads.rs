@@ -8,8 +8,8 @@
 //! loss    = Σ w·ce(logits) / Σ w  +  mean ce(logits2)
 //! ```
 
-use super::encoder::Normalized;
 use super::inputs::StepWord;
+use super::layer_norm::Normalized;
 use super::step::Builder;
 use crate::gpu::{Plan, Tensor};
 use crate::ops::{
@@ -54,7 +54,7 @@ impl Builder<'_> {
         gather_rows(plan, GatherRows { src, index, dst: gathered, rows, width });
         let transformed = self.linear(plan, TRANSFORM, gathered, rows, width, width);
         let activated = self.activation(plan, transformed);
-        let norm = self.layer_norm(plan, TRANSFORM_NORM, activated, None, rows);
+        let norm = self.layer_norm(plan, TRANSFORM_NORM, activated, rows);
         let logits = plan.transient("masked-LM logits", rows * self.config.vocab_size);
         let words = self.weight("bert.embeddings.word_embeddings.weight");
         let bias = self.weight("cls.predictions.bias");

@@ -8,6 +8,7 @@ pub mod parameters;
 mod encoder;
 mod heads;
 mod inputs;
+mod layer_norm;
 mod parts;
 mod step;
 

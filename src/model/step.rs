@@ -19,8 +19,8 @@ use super::parameters::{Arena, ParameterTable};
 use super::parts::{PartSums, Stages};
 use crate::gpu::{BufferRange, KernelFamily, Plan, Precision, Tensor};
 use crate::ops::{
-    Dropout, Function, Linear, Metrics, NORM_WORDS, Operand, RECORD_WORDS, activation, activation_backward,
-    dropout, metrics,
+    Dropout, DropoutMask, Function, Linear, Metrics, NORM_WORDS, Operand, RECORD_WORDS, activation,
+    activation_backward, dropout, metrics,
 };
 use crate::optimizer::{Guarded, Norm, OptimizerOptions, Slab, Variable, decays, plan_update};
 
@@ -322,15 +322,19 @@ impl Builder<'_> {
         activation_backward(plan, self.hidden_function(), x, dy);
     }
 
-    /// Dropout, or its backward; the tensor itself where nothing is dropped.
-    pub fn dropout(&self, plan: &mut Plan, x: Tensor, rate: f64, site: u32) -> Tensor {
-        if !self.training || rate == 0.0 {
-            return x;
-        }
-        let y = plan.transient("dropped", x.len());
+    /// What a dropout keeps; none where nothing is dropped.
+    pub fn dropout_mask(&self, rate: f64, site: u32) -> Option<DropoutMask> {
         let key = [StepWord::DropoutKeyLow, StepWord::DropoutKeyHigh].map(|word| self.inputs.scalar(word));
         let part = self.inputs.scalar(StepWord::Part);
-        dropout(plan, Dropout { x, y, rate: rate as f32, site, key, part });
+        let drops = self.training && rate > 0.0;
+        drops.then_some(DropoutMask { rate: rate as f32, site, key, part })
+    }
+
+    /// Dropout, or its backward; the tensor itself where nothing is dropped.
+    pub fn dropout(&self, plan: &mut Plan, x: Tensor, mask: Option<DropoutMask>) -> Tensor {
+        let Some(mask) = mask else { return x };
+        let y = plan.transient("dropped", x.len());
+        dropout(plan, Dropout { x, y, mask });
         y
     }
 

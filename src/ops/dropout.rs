@@ -5,7 +5,42 @@ use crate::gpu::{Dispatch, Kernel, Plan, Shader, Tensor};
 
 const SHADER: Shader = Shader { name: "dropout", source: include_str!("../../shaders/dropout.wgsl") };
 
-/// `y[i] = x[i] / (1 - rate)` with probability `1 - rate`, else 0, decided by a hash of (i, site, key).
+/// Which elements are kept, and how much larger they become: 0 with a probability of `rate`, else `1 / (1 - rate)`,
+/// decided by a hash of the element's number, site and key.
+#[derive(Debug, Clone, Copy)]
+pub struct DropoutMask {
+    /// Probability of 0, at least 0 and less than 1.
+    pub rate: f32,
+    /// Which dropout of the model this is.
+    pub site: u32,
+    /// Two u32 words the host changes from step to step; equal words give equal masks.
+    pub key: [Scalar; 2],
+    /// u32, which part of a batch this is, from 0: parts have the masks of the batch as a whole, if their lengths, or
+    /// their rows' where a dropout has rows, are multiples of 4. In one tensor with the key.
+    pub part: Scalar,
+}
+
+impl DropoutMask {
+    /// The tensor of the key and the part.
+    ///
+    /// # Panics
+    /// When they lie in different ones, or the rate is out of range: mistakes in the caller.
+    pub(super) fn words(&self) -> Tensor {
+        let (rate, words) = (self.rate, self.part.tensor);
+        assert!((0.0..1.0).contains(&rate), "a dropout rate of {rate} keeps nothing or is no probability");
+        assert!(self.key.iter().all(|key| key.tensor == words), "part and key must lie in one tensor");
+        words
+    }
+
+    /// The words of the shaders' `Params` from `site` on.
+    pub(super) fn params(&self) -> [u32; 6] {
+        let threshold = (f64::from(self.rate) * 4_294_967_296.0) as u32;
+        let [low, high] = self.key.map(|key| key.word);
+        [self.site, threshold, (1.0 / (1.0 - self.rate)).to_bits(), low, high, self.part.word]
+    }
+}
+
+/// `y[i] = x[i]` times its factor in the mask.
 ///
 /// The backward is the same op, with the gradient of y as x and the gradient of x as y.
 #[derive(Debug, Clone, Copy)]
@@ -14,15 +49,8 @@ pub struct Dropout {
     pub x: Tensor,
     /// Written; not x, and as long as it.
     pub y: Tensor,
-    /// Probability of 0, at least 0 and less than 1.
-    pub rate: f32,
-    /// Which dropout of the model this is.
-    pub site: u32,
-    /// Two u32 words the host changes from step to step; equal words give equal masks.
-    pub key: [Scalar; 2],
-    /// u32, which part of a batch this is, from 0, in the tensor of the first word of the key: parts have the masks of the
-    /// batch as a whole, if their lengths are multiples of 4.
-    pub part: Scalar,
+    /// What is kept.
+    pub mask: DropoutMask,
 }
 
 /// Append a dropout.
@@ -30,24 +58,15 @@ pub struct Dropout {
 /// # Panics
 /// When the tensors differ in length, the rate is out of range, or the part lies elsewhere: a mistake in the caller.
 pub fn dropout(plan: &mut Plan, args: Dropout) {
-    let Dropout { x, y, rate, site, key: [a, b], part } = args;
-    assert!((0.0..1.0).contains(&rate), "a dropout rate of {rate} keeps nothing or is no probability");
-    assert_eq!(part.tensor, a.tensor, "part and key must lie in one tensor");
+    let Dropout { x, y, mask } = args;
     require("x", x, y.len());
     require("y", y, x.len());
-    let threshold = (f64::from(rate) * 4_294_967_296.0) as u32;
+    let mut params = vec![x.len() as u32];
+    params.extend(mask.params());
     plan.dispatch(Dispatch {
         kernel: Kernel { shader: SHADER, entry: "dropout", constants: vec![], types: vec![] },
-        bindings: vec![(1, x), (2, y), (3, a.tensor), (4, b.tensor)],
-        params: vec![
-            x.len() as u32,
-            site,
-            threshold,
-            (1.0 / (1.0 - rate)).to_bits(),
-            a.word,
-            b.word,
-            part.word,
-        ],
+        bindings: vec![(1, x), (2, y), (3, mask.words())],
+        params,
         groups: element_grid(x.len()),
     });
 }

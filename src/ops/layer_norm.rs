@@ -1,12 +1,12 @@
-//! Layer normalization with the residual addition before it, and its gradients.
+//! Layer normalization with the dropout and the residual addition before it, and its gradients.
 
-use super::{lanes, matrix_grid, require, row_blocks, row_grid};
+use super::{DropoutMask, lanes, matrix_grid, require, row_blocks, row_grid};
 use crate::gpu::{Dispatch, Kernel, Plan, Shader, Tensor};
 
 const SHADER: Shader = Shader { name: "layer_norm", source: include_str!("../../shaders/layer_norm.wgsl") };
 
 /// `y = gamma * (h - mean) * rstd + beta` in every row, with `rstd = 1 / sqrt(variance + epsilon)` and the biased
-/// variance; `h = x`, or `x + residual` where there is one.
+/// variance; `h = x`, or `x + residual` where there is one, or `dropout(x) + residual`.
 #[derive(Debug, Clone, Copy)]
 pub struct LayerNorm {
     /// `[rows, width]`.
@@ -36,6 +36,8 @@ pub struct Residual {
     pub add: Tensor,
     /// `[rows, width]`, written: h = x + add, which the backward needs.
     pub sum: Tensor,
+    /// A dropout of x before it.
+    pub dropout: Option<DropoutMask>,
 }
 
 /// Append a layer normalization.
@@ -53,22 +55,27 @@ pub fn layer_norm(plan: &mut Plan, args: LayerNorm) {
     let h = residual.map_or(x, |r| r.sum);
     require("h", h, rows * width);
     let mut bindings = vec![(1, h), (2, gamma), (3, beta), (4, y), (5, stats)];
-    let entry = match residual {
-        None => "forward",
-        Some(Residual { add, .. }) => {
-            bindings.extend([(6, x), (7, add)]);
-            "add_forward"
+    let mut params = vec![rows as u32, width as u32, 0, epsilon.to_bits()];
+    let mut entry = "forward";
+    if let Some(Residual { add, dropout, .. }) = residual {
+        bindings.extend([(6, x), (7, add)]);
+        entry = "add_forward";
+        if let Some(mask) = dropout {
+            bindings.push((8, mask.words()));
+            params.extend(mask.params());
+            entry = "dropout_add_forward";
         }
-    };
+    }
     plan.dispatch(Dispatch {
         kernel: Kernel { shader: SHADER, entry, constants: vec![("LANES", lanes(plan))], types: vec![] },
         bindings,
-        params: vec![rows as u32, width as u32, 0, epsilon.to_bits()],
+        params,
         groups: row_grid(plan, rows),
     });
 }
 
-/// The gradients of a [`LayerNorm`], for h (which are also those of x and of the residual) and for its parameters.
+/// The gradients of a [`LayerNorm`], for h (which are also those of the residual, and without a dropout of x) and for its
+/// parameters.
 #[derive(Debug, Clone, Copy)]
 pub struct LayerNormGradient {
     /// `[rows, width]`, the gradient of y.
@@ -81,6 +88,8 @@ pub struct LayerNormGradient {
     pub gamma: Tensor,
     /// `[rows, width]`, overwritten: the gradient of h.
     pub dh: Tensor,
+    /// `[rows, width]`, overwritten: the gradient of x, where it went through a dropout.
+    pub dx: Option<(Tensor, DropoutMask)>,
     /// `[width]`, overwritten.
     pub dgamma: Tensor,
     /// `[width]`, overwritten.
@@ -96,7 +105,7 @@ pub struct LayerNormGradient {
 /// # Panics
 /// When a tensor is too short: a mistake in the caller.
 pub fn layer_norm_backward(plan: &mut Plan, args: LayerNormGradient) {
-    let LayerNormGradient { dy, h, stats, gamma, dh, dgamma, dbeta, rows, width } = args;
+    let LayerNormGradient { dy, h, stats, gamma, dh, dx, dgamma, dbeta, rows, width } = args;
     for (what, tensor) in [("dy", dy), ("h", h), ("dh", dh)] {
         require(what, tensor, rows * width);
     }
@@ -106,15 +115,19 @@ pub fn layer_norm_backward(plan: &mut Plan, args: LayerNormGradient) {
     require("stats", stats, rows * 2);
     let (block_rows, blocks) = row_blocks(rows);
     let params = vec![rows as u32, width as u32, block_rows as u32, 0];
+    let mut bindings = vec![(1, dy), (2, h), (3, stats), (4, gamma), (5, dh)];
+    let mut row_params = params.clone();
+    let mut entry = "backward";
+    if let Some((dx, mask)) = dx {
+        require("dx", dx, rows * width);
+        bindings.extend([(6, dx), (8, mask.words())]);
+        row_params.extend(mask.params());
+        entry = "backward_dropout";
+    }
     plan.dispatch(Dispatch {
-        kernel: Kernel {
-            shader: SHADER,
-            entry: "backward",
-            constants: vec![("LANES", lanes(plan))],
-            types: vec![],
-        },
-        bindings: vec![(1, dy), (2, h), (3, stats), (4, gamma), (5, dh)],
-        params: params.clone(),
+        kernel: Kernel { shader: SHADER, entry, constants: vec![("LANES", lanes(plan))], types: vec![] },
+        bindings,
+        params: row_params,
         groups: row_grid(plan, rows),
     });
     let partial = plan.transient("layer norm parameter sums", blocks * 2 * width);

@@ -1,6 +1,6 @@
-//! Masked softmax over attention scores, in place, and its gradient.
+//! Masked softmax over attention scores, in place, with the dropout that follows it, and its gradient.
 
-use super::{lanes, require, row_grid};
+use super::{DropoutMask, lanes, require, row_grid};
 use crate::gpu::{Dispatch, Kernel, Plan, Shader, Tensor};
 
 const SHADER: Shader = Shader { name: "softmax", source: include_str!("../../shaders/softmax.wgsl") };
@@ -14,6 +14,8 @@ pub struct Softmax {
     pub scores: Tensor,
     /// u32 `[sequences, keys]`: 1 for a key that may be attended to, 0 for one that may not.
     pub mask: Tensor,
+    /// As the scores, written: the probabilities after a dropout.
+    pub dropped: Option<(Tensor, DropoutMask)>,
     /// Sequences in the batch.
     pub sequences: usize,
     /// Rows of a sequence: heads times queries.
@@ -27,19 +29,23 @@ pub struct Softmax {
 /// # Panics
 /// When a tensor is too short: a mistake in the caller.
 pub fn softmax(plan: &mut Plan, args: Softmax) {
-    let Softmax { scores, mask, sequences, rows_per_sequence, keys } = args;
+    let Softmax { scores, mask, dropped, sequences, rows_per_sequence, keys } = args;
     let rows = sequences * rows_per_sequence;
     require("scores", scores, rows * keys);
     require("mask", mask, sequences * keys);
+    let mut bindings = vec![(1, scores), (2, mask)];
+    let mut params = [rows, keys, rows_per_sequence].map(|word| word as u32).to_vec();
+    let mut entry = "forward";
+    if let Some((dropped, mask)) = dropped {
+        require("dropped", dropped, rows * keys);
+        bindings.extend([(3, dropped), (4, mask.words())]);
+        params.extend(mask.params());
+        entry = "forward_dropout";
+    }
     plan.dispatch(Dispatch {
-        kernel: Kernel {
-            shader: SHADER,
-            entry: "forward",
-            constants: vec![("LANES", lanes(plan))],
-            types: vec![],
-        },
-        bindings: vec![(1, scores), (2, mask)],
-        params: [rows, keys, rows_per_sequence].map(|word| word as u32).to_vec(),
+        kernel: Kernel { shader: SHADER, entry, constants: vec![("LANES", lanes(plan))], types: vec![] },
+        bindings,
+        params,
         groups: row_grid(plan, rows),
     });
 }
@@ -49,8 +55,10 @@ pub fn softmax(plan: &mut Plan, args: Softmax) {
 pub struct SoftmaxGradient {
     /// P `[rows, keys]`, as [`softmax`] wrote it.
     pub probabilities: Tensor,
-    /// dP `[rows, keys]`, in place: dS afterwards.
+    /// dP `[rows, keys]`, or where there is a dropout the gradient after it; in place: dS afterwards.
     pub gradient: Tensor,
+    /// The dropout.
+    pub dropout: Option<DropoutMask>,
     /// Rows: sequences times heads times queries.
     pub rows: usize,
     /// Columns.
@@ -62,18 +70,21 @@ pub struct SoftmaxGradient {
 /// # Panics
 /// When a tensor is too short: a mistake in the caller.
 pub fn softmax_backward(plan: &mut Plan, args: SoftmaxGradient) {
-    let SoftmaxGradient { probabilities, gradient, rows, keys } = args;
+    let SoftmaxGradient { probabilities, gradient, dropout, rows, keys } = args;
     require("probabilities", probabilities, rows * keys);
     require("gradient", gradient, rows * keys);
+    let mut bindings = vec![(1, probabilities), (2, gradient)];
+    let mut params = vec![rows as u32, keys as u32, 1];
+    let mut entry = "backward";
+    if let Some(mask) = dropout {
+        bindings.push((4, mask.words()));
+        params.extend(mask.params());
+        entry = "backward_dropout";
+    }
     plan.dispatch(Dispatch {
-        kernel: Kernel {
-            shader: SHADER,
-            entry: "backward",
-            constants: vec![("LANES", lanes(plan))],
-            types: vec![],
-        },
-        bindings: vec![(1, probabilities), (2, gradient)],
-        params: vec![rows as u32, keys as u32, 1],
+        kernel: Kernel { shader: SHADER, entry, constants: vec![("LANES", lanes(plan))], types: vec![] },
+        bindings,
+        params,
         groups: row_grid(plan, rows),
     });
 }

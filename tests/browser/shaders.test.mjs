@@ -83,10 +83,10 @@ async function dropOnes({ code, length, site, threshold, scale, key, part }) {
   };
   const params = new Uint32Array([length, site, threshold, 0, 0, 1, 2]);
   new Float32Array(params.buffer)[3] = scale;
-  const keys = () => buffer(STORAGE, new Uint32Array([...key, part]));
   const ones = new Float32Array(length).fill(1);
   const y = buffer(STORAGE | COPY_SRC, ones);
-  const buffers = [buffer(UNIFORM, params), buffer(STORAGE, ones), y, keys(), keys()];
+  const words = buffer(STORAGE, new Uint32Array([...key, part]));
+  const buffers = [buffer(UNIFORM, params), buffer(STORAGE, ones), y, words];
   const entries = buffers.map((buffer, binding) => ({ binding, resource: { buffer } }));
   const copy = device.createBuffer({ size: 4 * length, usage: MAP_READ | COPY_DST });
   const encoder = device.createCommandEncoder();

@@ -1,8 +1,8 @@
 //! Dropout: the mask's statistics, its independence of everything but its key, and the same mask in the backward.
 
-use wgpu_bert::ops::{Dropout, Scalar, dropout};
+use wgpu_bert::ops::{Dropout, DropoutMask, Scalar, dropout};
 
-use crate::harness::{Bench, Device, FAMILIES, Random, assert_close, device, read};
+use crate::harness::{Bench, Device, FAMILIES, Random, assert_close, device, pcg4d, read};
 
 /// What dropout makes of `x`.
 fn run(device: &Device, x: &[f32], rate: f32, site: u32, key: [u32; 2]) -> Vec<f32> {
@@ -15,7 +15,7 @@ fn run_part(device: &Device, x: &[f32], rate: f32, site: u32, key: [u32; 2], par
     let words = bench.words("keys", &[1, key[0], 2, key[1], part]);
     let [a, b, part] = [1, 3, 4].map(|word| Scalar { tensor: words, word });
     let (tx, y) = (bench.input("x", x), bench.output("y", x.len()));
-    let args = Dropout { x: tx, y, rate, site, key: [a, b], part };
+    let args = Dropout { x: tx, y, mask: DropoutMask { rate, site, key: [a, b], part } };
     dropout(&mut bench.plan, args);
     let program = bench.run(device);
     read(device, &program, args.y)
@@ -82,23 +82,6 @@ fn masks_of_different_keys_are_independent() {
     }
 }
 
-/// pcg4d as published, on the host.
-fn pcg4d(key: [u32; 4]) -> [u32; 4] {
-    let [mut x, mut y, mut z, mut w] = key.map(|v| v.wrapping_mul(1_664_525).wrapping_add(1_013_904_223));
-    let mut mix = |shift: bool| {
-        x = x.wrapping_add(y.wrapping_mul(w));
-        y = y.wrapping_add(z.wrapping_mul(x));
-        z = z.wrapping_add(x.wrapping_mul(y));
-        w = w.wrapping_add(y.wrapping_mul(z));
-        if shift {
-            [x, y, z, w] = [x, y, z, w].map(|v| v ^ (v >> 16));
-        }
-        [x, y, z, w]
-    };
-    mix(true);
-    mix(false)
-}
-
 #[test]
 fn the_mask_follows_from_the_key_alone() {
     for family in FAMILIES {
@@ -121,11 +104,11 @@ fn the_backward_drops_what_the_forward_dropped() {
         let mut bench = Bench::new(&device);
         let words = bench.words("keys", &[17, 18, 1]);
         let [a, b, part] = [0, 1, 2].map(|word| Scalar { tensor: words, word });
-        let key = [a, b];
+        let mask = DropoutMask { rate: 0.5, site: 2, key: [a, b], part };
         let (tx, y) = (bench.input("x", &x), bench.output("y", 1000));
         let (tdy, dx) = (bench.input("dy", &dy), bench.output("dx", 1000));
-        dropout(&mut bench.plan, Dropout { x: tx, y, rate: 0.5, site: 2, key, part });
-        dropout(&mut bench.plan, Dropout { x: tdy, y: dx, rate: 0.5, site: 2, key, part });
+        dropout(&mut bench.plan, Dropout { x: tx, y, mask });
+        dropout(&mut bench.plan, Dropout { x: tdy, y: dx, mask });
         let program = bench.run(&device);
         let (y, dx) = (read(&device, &program, y), read(&device, &program, dx));
         for i in 0..1000 {

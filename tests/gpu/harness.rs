@@ -6,7 +6,7 @@ use half::f16;
 use wgpu_bert::gpu::{
     AdapterReport, DeviceOptions, Gpu, GpuError, KernelFamily, Plan, Precision, Program, Tensor, survey,
 };
-use wgpu_bert::ops::{Function, activation};
+use wgpu_bert::ops::{DropoutMask, Function, Scalar, activation};
 
 /// Families that every adapter runs.
 pub const FAMILIES: [KernelFamily; 2] = [KernelFamily::Register, KernelFamily::Workgroup];
@@ -184,4 +184,35 @@ pub fn assert_close(what: &str, got: &[f32], want: &[f64], tolerance: f64) {
             "{what}[{i}]: got {g}, want {w}, error {error:.2e} of the maximum {scale:.3}"
         );
     }
+}
+
+/// pcg4d as published, on the host.
+pub fn pcg4d(key: [u32; 4]) -> [u32; 4] {
+    let [mut x, mut y, mut z, mut w] = key.map(|v| v.wrapping_mul(1_664_525).wrapping_add(1_013_904_223));
+    let mut mix = |shift: bool| {
+        x = x.wrapping_add(y.wrapping_mul(w));
+        y = y.wrapping_add(z.wrapping_mul(x));
+        z = z.wrapping_add(x.wrapping_mul(y));
+        w = w.wrapping_add(y.wrapping_mul(z));
+        if shift {
+            [x, y, z, w] = [x, y, z, w].map(|v| v ^ (v >> 16));
+        }
+        [x, y, z, w]
+    };
+    mix(true);
+    mix(false)
+}
+
+/// A dropout of 1/4 of the second part of a batch, and by which factors it multiplies `rows` of `width` elements.
+pub fn dropout_of_rows(bench: &mut Bench, rows: usize, width: usize) -> (DropoutMask, Vec<f32>) {
+    let (site, low, high, part) = (5, 0xdead_beef, 41, 1);
+    let words = bench.words("words", &[low, 7, high, part]);
+    let [low_at, _, high_at, part_at] = [0, 1, 2, 3].map(|word| Scalar { tensor: words, word });
+    let mask = DropoutMask { rate: 0.25, site, key: [low_at, high_at], part: part_at };
+    let factor = |e: usize| {
+        let (row, col) = (part as usize * rows + e / width, e % width);
+        let hash = pcg4d([(row * width.div_ceil(4) + col / 4) as u32, site, low, high])[col % 4];
+        if hash >= 1 << 30 { 1.0 / 0.75 } else { 0.0 }
+    };
+    (mask, (0..rows * width).map(factor).collect())
 }

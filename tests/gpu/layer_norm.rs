@@ -2,7 +2,7 @@
 
 use wgpu_bert::ops::{LayerNorm, LayerNormGradient, Residual, layer_norm, layer_norm_backward};
 
-use crate::harness::{Bench, Device, FAMILIES, Random, assert_close, device, read};
+use crate::harness::{Bench, Device, FAMILIES, Random, assert_close, device, dropout_of_rows, read};
 
 const EPSILON: f32 = 1e-12;
 
@@ -38,7 +38,15 @@ fn gradients(dy: &[f32], h: &[f64], gamma: &[f32]) -> [Vec<f64>; 3] {
     [dh, dgamma, dbeta]
 }
 
-fn check(device: &Device, random: &mut Random, rows: usize, width: usize, with_residual: bool) {
+/// What comes before the normalization.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Before {
+    Nothing,
+    Residual,
+    DropoutAndResidual,
+}
+
+fn check(device: &Device, random: &mut Random, rows: usize, width: usize, before: Before) {
     // Away from zero, as activations are: a one-pass variance would not survive the shift.
     let x: Vec<f32> = random.vec(rows * width).iter().map(|v| v + 3.0).collect();
     let residual = random.vec(rows * width);
@@ -47,8 +55,16 @@ fn check(device: &Device, random: &mut Random, rows: usize, width: usize, with_r
     let followed: Vec<f32> = dy.iter().copied().chain([f32::NAN; 5000]).collect();
     let mut bench = Bench::new(device);
     let x_tensor = bench.input("x", &x);
-    let residual_args = with_residual
-        .then(|| Residual { add: bench.input("residual", &residual), sum: bench.output("h", rows * width) });
+    let (mask, mut factors) = dropout_of_rows(&mut bench, rows, width);
+    let dropout = (before == Before::DropoutAndResidual).then_some(mask);
+    if dropout.is_none() {
+        factors.fill(1.0);
+    }
+    let residual_args = (before != Before::Nothing).then(|| Residual {
+        add: bench.input("residual", &residual),
+        sum: bench.output("h", rows * width),
+        dropout,
+    });
     let args = LayerNorm {
         x: x_tensor,
         residual: residual_args,
@@ -67,6 +83,7 @@ fn check(device: &Device, random: &mut Random, rows: usize, width: usize, with_r
         stats: args.stats,
         gamma: args.gamma,
         dh: bench.output("dh", rows * width),
+        dx: dropout.map(|mask| (bench.output("dx", rows * width), mask)),
         dgamma: bench.output("dgamma", width),
         dbeta: bench.output("dbeta", width),
         rows,
@@ -76,10 +93,11 @@ fn check(device: &Device, random: &mut Random, rows: usize, width: usize, with_r
     layer_norm_backward(&mut bench.plan, gradient);
     let program = bench.run(device);
 
-    let what = |name: &str| format!("{name} of {rows}x{width} {:?}", device.gpu.family);
+    let what = |name: &str| format!("{name} of {rows}x{width} {:?}, {before:?}", device.gpu.family);
     let got_h = read(device, &program, h);
-    let add = |(x, r): (&f32, &f32)| f64::from(*x) + if with_residual { f64::from(*r) } else { 0.0 };
-    let want_h: Vec<f64> = x.iter().zip(&residual).map(add).collect();
+    let added = |e: usize| if residual_args.is_some() { f64::from(residual[e]) } else { 0.0 };
+    let want_h: Vec<f64> =
+        (0..rows * width).map(|e| f64::from(x[e]) * f64::from(factors[e]) + added(e)).collect();
     assert_close(&what("h"), &got_h, &want_h, 1e-7);
     // From here on with h as stored: what rounding it costs is no fault of the rest.
     let h: Vec<f64> = got_h.iter().map(|v| f64::from(*v)).collect();
@@ -103,6 +121,11 @@ fn check(device: &Device, random: &mut Random, rows: usize, width: usize, with_r
     {
         assert_close(&what(name), &read(device, &program, tensor), want, 1e-5);
     }
+    if let Some((dx, _)) = gradient.dx {
+        let dh = read(device, &program, gradient.dh);
+        let want: Vec<f32> = dh.iter().zip(&factors).map(|(d, factor)| d * factor).collect();
+        assert_eq!(read(device, &program, dx), want, "{}", what("dx"));
+    }
 }
 
 #[test]
@@ -111,8 +134,8 @@ fn agrees_with_f64() {
         let device = device(family);
         let mut random = Random::new(41);
         for (rows, width) in CASES {
-            for with_residual in [false, true] {
-                check(&device, &mut random, rows, width, with_residual);
+            for before in [Before::Nothing, Before::Residual, Before::DropoutAndResidual] {
+                check(&device, &mut random, rows, width, before);
             }
         }
     }

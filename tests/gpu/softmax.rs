@@ -2,7 +2,7 @@
 
 use wgpu_bert::ops::{Softmax, SoftmaxGradient, softmax, softmax_backward};
 
-use crate::harness::{Bench, Device, FAMILIES, Random, assert_close, device, read};
+use crate::harness::{Bench, Device, FAMILIES, Random, assert_close, device, dropout_of_rows, read};
 
 /// (sequences, rows of a sequence, keys); the last has more rows than workgroups fit in one dimension.
 const CASES: [(usize, usize, usize); 7] =
@@ -29,33 +29,46 @@ fn probabilities(scores: &[f32], mask: &[u32]) -> Vec<f64> {
     exps.iter().map(|e| e / sum).collect()
 }
 
-fn check(device: &Device, random: &mut Random, (sequences, rows_per_sequence, keys): (usize, usize, usize)) {
+fn check(device: &Device, random: &mut Random, case: (usize, usize, usize), drops: bool) {
+    let (sequences, rows_per_sequence, keys) = case;
     let rows = sequences * rows_per_sequence;
     let scores: Vec<f32> = random.vec(rows * keys).iter().map(|v| v * 20.0).collect();
     let gradient = random.vec(rows * keys);
     let mask = masks(random, sequences, keys);
     let mut bench = Bench::new(device);
     let (p, dp) = (bench.input("scores", &scores), bench.input("gradient", &gradient));
-    let args = Softmax { scores: p, mask: bench.words("mask", &mask), sequences, rows_per_sequence, keys };
+    let (dropout, factors) = dropout_of_rows(&mut bench, rows, keys);
+    let dropout = drops.then_some(dropout);
+    let dropped = dropout.map(|mask| (bench.output("dropped", rows * keys), mask));
+    let mask_tensor = bench.words("mask", &mask);
+    let args = Softmax { scores: p, mask: mask_tensor, dropped, sequences, rows_per_sequence, keys };
     softmax(&mut bench.plan, args);
-    softmax_backward(&mut bench.plan, SoftmaxGradient { probabilities: p, gradient: dp, rows, keys });
+    softmax_backward(
+        &mut bench.plan,
+        SoftmaxGradient { probabilities: p, gradient: dp, dropout, rows, keys },
+    );
     let program = bench.run(device);
 
     let (mut want_p, mut want_ds) = (vec![], vec![]);
     for r in 0..rows {
         let (row, of_mask) = (r * keys..(r + 1) * keys, r / rows_per_sequence * keys);
         let p = probabilities(&scores[row.clone()], &mask[of_mask..of_mask + keys]);
-        let dp: Vec<f64> = gradient[row].iter().map(|v| f64::from(*v)).collect();
+        let factor = |e: usize| if drops { f64::from(factors[e]) } else { 1.0 };
+        let dp: Vec<f64> = row.map(|e| f64::from(gradient[e]) * factor(e)).collect();
         let dot: f64 = p.iter().zip(&dp).map(|(p, d)| p * d).sum();
         want_ds.extend(p.iter().zip(&dp).map(|(p, d)| p * (d - dot)));
         want_p.extend(p);
     }
-    let what = format!("{sequences}x{rows_per_sequence}x{keys} {:?}", device.gpu.family);
+    let what = format!("{case:?}, dropout {drops}, {:?}", device.gpu.family);
     let got_p = read(device, &program, p);
     assert_close(&what, &got_p, &want_p, 5e-6);
     assert_close(&format!("gradient {what}"), &read(device, &program, dp), &want_ds, 5e-6);
     let exact_zeros = got_p.iter().zip(&want_p).all(|(got, want)| *want != 0.0 || *got == 0.0);
     assert!(exact_zeros, "masked keys have probability 0: {what}");
+    if let Some((dropped, _)) = dropped {
+        let want: Vec<f32> = got_p.iter().zip(&factors).map(|(p, factor)| p * factor).collect();
+        assert_eq!(read(device, &program, dropped), want, "dropped {what}");
+    }
 }
 
 #[test]
@@ -64,7 +77,9 @@ fn agrees_with_f64() {
         let device = device(family);
         let mut random = Random::new(61);
         for case in CASES {
-            check(&device, &mut random, case);
+            for drops in [false, true] {
+                check(&device, &mut random, case, drops);
+            }
         }
     }
 }
