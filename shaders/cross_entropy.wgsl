@@ -4,7 +4,7 @@
 //                   row_hit[r] = weights[r] where labels[r] is the (first) largest logit, else 0
 //   loss_gradient   the same, then logits[r, j] = (softmax(logits[r, :])[j] - [j == labels[r]]) * weights[r] * scale
 //
-//   logits    Real [rows, width]
+//   logits    Real [rows, stride], of which the first width columns are read; the rest have a gradient of 0
 //   labels    u32 [rows], below width
 //   weights   f32 [rows]; a row of weight 0 gives exact zeros whatever its logits
 //   row_loss  f32 [rows]
@@ -14,7 +14,7 @@
 // Every row has LANES invocations; a lane reads and writes its own columns only, so no lane overwrites a logit that
 // another still needs.
 
-struct Params { rows: u32, width: u32, scale_word: u32 }
+struct Params { rows: u32, width: u32, stride: u32, scale_word: u32 }
 
 @group(0) @binding(0) var<uniform> p: Params;
 @group(0) @binding(1) var<storage, read_write> logits: array<Real>;
@@ -77,7 +77,7 @@ fn measure(group: vec3u, groups: vec3u, lane: u32) -> Row {
   let row = min(number, p.rows - 1u);
   let weight = weights[row];
   let label = labels[row];
-  let first = row * p.width;
+  let first = row * p.stride;
   // Rows past the last and rows of weight 0 have nothing to sum.
   let end = select(0u, p.width, number < p.rows && weight != 0.0);
 
@@ -125,11 +125,11 @@ fn loss_gradient(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) g
                  @builtin(local_invocation_index) lane: u32) {
   let row = measure(group, groups, lane);
   let scale = scalars[p.scale_word];
-  let first = row.number * p.width;
-  let end = select(0u, p.width, row.number < p.rows);
+  let first = row.number * p.stride;
+  let end = select(0u, p.stride, row.number < p.rows);
   for (var j = lane % LANES; j < end; j += LANES) {
     var gradient = 0.0;
-    if (row.weight != 0.0) {
+    if (row.weight != 0.0 && j < p.width) {
       let probability_weighted = exp(f32(logits[first + j]) - row.top) * row.scale;
       gradient = (probability_weighted - select(0.0, row.weight, j == row.label)) * scale;
     }

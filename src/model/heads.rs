@@ -10,6 +10,7 @@
 
 use super::inputs::StepWord;
 use super::layer_norm::Normalized;
+use super::parameters::padded_vocabulary;
 use super::step::Builder;
 use crate::gpu::{Plan, Tensor};
 use crate::ops::{
@@ -22,7 +23,7 @@ pub(super) struct MlmTape {
     gathered: Tensor,
     transformed: Tensor,
     norm: Normalized,
-    /// `[R, V]`.
+    /// `[R, V]`, V padded.
     pub logits: Tensor,
 }
 
@@ -43,7 +44,7 @@ const NEXT_SENTENCE: &str = "cls.seq_relationship";
 
 impl Builder<'_> {
     fn decoder(&self) -> Linear {
-        let (inputs, outputs) = (self.config.hidden_size, self.config.vocab_size);
+        let (inputs, outputs) = (self.config.hidden_size, padded_vocabulary(self.config));
         Linear { rows: self.shape.slots(), inputs, outputs }
     }
 
@@ -55,21 +56,20 @@ impl Builder<'_> {
         let transformed = self.linear(plan, TRANSFORM, gathered, rows, width, width);
         let activated = self.activation(plan, transformed);
         let norm = self.layer_norm(plan, TRANSFORM_NORM, activated, rows);
-        let logits = plan.transient("masked-LM logits", rows * self.config.vocab_size);
-        let words = self.weight("bert.embeddings.word_embeddings.weight");
-        let bias = self.weight("cls.predictions.bias");
-        self.decoder().forward(plan, Operand::rows(norm.y, width), words, bias, logits);
+        let logits = plan.transient("masked-LM logits", rows * padded_vocabulary(self.config));
+        let decoder = self.weights.decoder(self.table);
+        self.decoder().forward(plan, Operand::rows(norm.y, width), decoder.weight, decoder.bias, logits);
         MlmTape { gathered, transformed, norm, logits }
     }
 
     /// From the gradient of the logits, which the loss left in their place, to that of the sequence output.
     pub(super) fn mlm_head_backward(&self, plan: &mut Plan, tape: &MlmTape) -> Tensor {
         let (rows, width) = (self.shape.slots(), self.config.hidden_size);
-        let d_words = self.gradient("bert.embeddings.word_embeddings.weight");
-        let d_bias = self.gradient("cls.predictions.bias");
-        self.decoder().weight_gradient(plan, tape.logits, Operand::rows(tape.norm.y, width), d_words, d_bias);
+        let gradient = self.gradients.decoder(self.table);
+        let x = Operand::rows(tape.norm.y, width);
+        self.decoder().weight_gradient(plan, tape.logits, x, gradient.weight, gradient.bias);
         let d_norm = plan.transient("d masked-LM norm", rows * width);
-        let words = self.weight("bert.embeddings.word_embeddings.weight");
+        let words = self.weights.decoder(self.table).weight;
         self.decoder().input_gradient(plan, tape.logits, words, Operand::rows(d_norm, width), false);
         let d_transformed = self.layer_norm_backward(plan, TRANSFORM_NORM, &tape.norm, d_norm, rows);
         self.activation_backward(plan, tape.transformed, d_transformed);
@@ -131,7 +131,8 @@ impl Builder<'_> {
         let loss_scale = self.inputs.scalar(StepWord::MlmScale);
         let hit_scale = self.inputs.scalar(StepWord::MlmHitScale);
         let targets = (self.inputs.mlm_ids, self.inputs.mlm_weights);
-        let (row_loss, row_hit) = self.loss(plan, logits, targets, gradients.then_some(loss_scale));
+        let classes = self.config.vocab_size;
+        let (row_loss, row_hit) = self.loss(plan, logits, classes, targets, gradients.then_some(loss_scale));
         RowMetrics { row_loss, row_hit, loss_scale, hit_scale }
     }
 
@@ -139,7 +140,7 @@ impl Builder<'_> {
     pub(super) fn nsp_loss(&self, plan: &mut Plan, logits: Tensor, gradients: bool) -> RowMetrics {
         let scale = self.inputs.scalar(StepWord::NspScale);
         let targets = (self.inputs.nsp_labels, self.inputs.nsp_weights);
-        let (row_loss, row_hit) = self.loss(plan, logits, targets, gradients.then_some(scale));
+        let (row_loss, row_hit) = self.loss(plan, logits, 2, targets, gradients.then_some(scale));
         RowMetrics { row_loss, row_hit, loss_scale: scale, hit_scale: scale }
     }
 
@@ -147,14 +148,27 @@ impl Builder<'_> {
         &self,
         plan: &mut Plan,
         logits: Tensor,
+        classes: usize,
         (labels, weights): (Tensor, Tensor),
         gradient_scale: Option<Scalar>,
     ) -> (Tensor, Tensor) {
         let rows = labels.len();
-        let classes = logits.len() / rows;
+        let stride = logits.len() / rows;
         let (row_loss, row_hit) = (plan.transient("row loss", rows), plan.transient("row hit", rows));
-        let loss = CrossEntropy { logits, labels, weights, gradient_scale, row_loss, row_hit, rows, classes };
-        cross_entropy(plan, loss);
+        cross_entropy(
+            plan,
+            CrossEntropy {
+                logits,
+                labels,
+                weights,
+                gradient_scale,
+                row_loss,
+                row_hit,
+                rows,
+                classes,
+                stride,
+            },
+        );
         (row_loss, row_hit)
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! An arena is what the optimizer walks over: weights, gradients and moments each have one with the same
 //! layout. It is cut into slabs no larger than one binding may be. Query, key and value of a layer are
-//! neighbours where their size allows it, so that one matrix product computes all three.
+//! neighbours where their size allows it, so that one matrix product computes all three. The vocabulary's parameters
+//! are followed by rows of zeros up to a multiple of 4, which nothing updates, so that products over the vocabulary can
+//! read four logits at a time.
 
 use super::config::BertConfig;
 use crate::gpu::{BufferRange, Plan, Tensor};
@@ -24,6 +26,14 @@ impl Parameter {
     /// Number of elements.
     pub fn len(&self) -> usize {
         self.shape.iter().product()
+    }
+
+    /// Number of words that are kept for it.
+    fn room(&self) -> usize {
+        match self.name.as_str() {
+            WORDS | DECODER_BIAS => self.len() / self.shape[0] * self.shape[0].next_multiple_of(4),
+            _ => self.len(),
+        }
     }
 
     /// Never: every parameter has elements.
@@ -51,7 +61,7 @@ pub fn parameter_shapes(config: &BertConfig, next_sentence: bool) -> Vec<(String
     let (hidden, intermediate) = (config.hidden_size, config.intermediate_size);
     let mut list = Vec::new();
     let mut add = |name: String, shape: &[usize]| list.push((name, shape.to_vec()));
-    add("bert.embeddings.word_embeddings.weight".into(), &[config.vocab_size, hidden]);
+    add(WORDS.into(), &[config.vocab_size, hidden]);
     add("bert.embeddings.position_embeddings.weight".into(), &[config.max_position_embeddings, hidden]);
     add("bert.embeddings.token_type_embeddings.weight".into(), &[config.type_vocab_size, hidden]);
     let mut layer_of = |name: &str, weight: &[usize]| {
@@ -74,7 +84,7 @@ pub fn parameter_shapes(config: &BertConfig, next_sentence: bool) -> Vec<(String
         layer_of("bert.pooler.dense", &[hidden, hidden]);
         layer_of("cls.seq_relationship", &[2, hidden]);
     }
-    add("cls.predictions.bias".into(), &[config.vocab_size]);
+    add(DECODER_BIAS.into(), &[config.vocab_size]);
     let mut layer_of = |name: &str, weight: &[usize]| {
         add(format!("{name}.weight"), weight);
         add(format!("{name}.bias"), &weight[..1]);
@@ -83,6 +93,14 @@ pub fn parameter_shapes(config: &BertConfig, next_sentence: bool) -> Vec<(String
     layer_of("cls.predictions.transform.LayerNorm", &[hidden]);
     list
 }
+
+/// Rows of the decoder, and so columns of the logits: those of the vocabulary up to a multiple of 4.
+pub fn padded_vocabulary(config: &BertConfig) -> usize {
+    config.vocab_size.next_multiple_of(4)
+}
+
+const WORDS: &str = "bert.embeddings.word_embeddings.weight";
+const DECODER_BIAS: &str = "cls.predictions.bias";
 
 /// Parameters that must be neighbours share a key; all others stand alone.
 fn neighbours(name: &str, fused: bool) -> String {
@@ -108,7 +126,7 @@ impl ParameterTable {
         }
         let mut slabs = vec![0];
         for (_, members) in groups {
-            let words: usize = members.iter().map(|i| parameters[*i].len()).sum();
+            let words: usize = members.iter().map(|i| parameters[*i].room()).sum();
             let mut slab = slabs.len() - 1;
             if slabs[slab] > 0 && (slabs[slab] + words) as u64 * 4 > max_slab_bytes {
                 slabs.push(0);
@@ -117,7 +135,7 @@ impl ParameterTable {
             for index in members {
                 parameters[index].slab = slab;
                 parameters[index].offset = slabs[slab];
-                slabs[slab] += parameters[index].len();
+                slabs[slab] += parameters[index].room();
             }
             slabs[slab] = slabs[slab].next_multiple_of(Tensor::ALIGNMENT_WORDS);
         }
@@ -187,6 +205,16 @@ impl Arena {
         WeightAndBias { weight: part("weight"), bias: part("bias") }
     }
 
+    /// The decoder: the word embeddings and its bias with the zeros behind them, `[padded vocabulary, hidden]` and
+    /// `[padded vocabulary]`.
+    pub fn decoder(&self, table: &ParameterTable) -> WeightAndBias {
+        let padded = |name: &str| {
+            let parameter = table.parameter(name);
+            self.slabs[parameter.slab].part(parameter.offset, parameter.room())
+        };
+        WeightAndBias { weight: padded(WORDS), bias: padded(DECODER_BIAS) }
+    }
+
     /// Query, key and value of a layer: one weight `[3 hidden, hidden]` and bias `[3 hidden]` where they are
     /// neighbours, else one each.
     pub fn query_key_value(&self, table: &ParameterTable, layer: usize) -> Vec<WeightAndBias> {
@@ -245,6 +273,21 @@ mod tests {
             assert_eq!(table.fused, hidden_size == 12);
             assert_eq!(table.fused, at("key.weight") == at("query.weight") + hidden_size * hidden_size);
             assert_eq!(table.fused, at("value.bias") == at("key.bias") + hidden_size);
+        }
+    }
+
+    #[test]
+    fn the_vocabulary_has_room_for_rows_of_zeros() {
+        let config = BertConfig { vocab_size: 37, ..BertConfig::preset("tiny", 37).unwrap() };
+        let table = ParameterTable::new(&config, true, 128 << 20);
+        assert_eq!(table.parameter(WORDS).len(), 37 * config.hidden_size);
+        let mut plan = Plan::new(crate::gpu::KernelFamily::Tile);
+        let decoder = Arena::new(&mut plan, "weights", &table).decoder(&table);
+        assert_eq!((decoder.weight.len(), decoder.bias.len()), (40 * config.hidden_size, 40));
+        for padded in [WORDS, DECODER_BIAS].map(|name| table.parameter(name)) {
+            let end = padded.offset + padded.room();
+            let behind = |p: &&Parameter| p.slab == padded.slab && p.offset > padded.offset;
+            assert!(table.parameters.iter().filter(behind).all(|p| p.offset >= end), "{}", padded.name);
         }
     }
 }

@@ -110,7 +110,7 @@ pub struct StepPlan {
     pub sequence_output: Tensor,
     /// `[B, H]`, with a next-sentence head. Valid likewise.
     pub pooled_output: Option<Tensor>,
-    /// `[B·M, V]`. Valid likewise.
+    /// `[B·M, V]`, V padded to a multiple of 4, see [`StepPlan::without_padding`]. Valid likewise.
     pub mlm_logits: Tensor,
     /// `[B, 2]`, with a next-sentence head. Valid likewise.
     pub nsp_logits: Option<Tensor>,
@@ -153,6 +153,13 @@ impl StepPlan {
         weights: &[BufferRange],
     ) -> Self {
         Self::build(config, shape, kind, family, max_slab_bytes, Some(weights))
+    }
+
+    /// `[B·M, V]` of what was read of the masked-LM logits.
+    pub fn without_padding(&self, logits: &[f32]) -> Vec<f32> {
+        let columns = self.table.parameter("cls.predictions.bias").len();
+        let rows = logits.chunks_exact(columns.next_multiple_of(4));
+        rows.flat_map(|row| &row[..columns]).copied().collect()
     }
 
     fn build(

@@ -9,7 +9,7 @@ const SHADER: Shader =
 /// The loss of every row, `weight * (logsumexp(logits) - logits[label])`, and whether its label has the largest logit.
 #[derive(Debug, Clone, Copy)]
 pub struct CrossEntropy {
-    /// `[rows, classes]`; overwritten with their gradient where there is a `gradient_scale`, else kept.
+    /// `[rows, stride]`; overwritten with their gradient where there is a `gradient_scale`, else kept.
     pub logits: Tensor,
     /// u32 `[rows]`, below `classes`.
     pub labels: Tensor,
@@ -25,6 +25,8 @@ pub struct CrossEntropy {
     pub rows: usize,
     /// Columns.
     pub classes: usize,
+    /// From one row of logits to the next; what lies between rows gets a gradient of 0.
+    pub stride: usize,
 }
 
 /// Append a cross entropy.
@@ -32,8 +34,10 @@ pub struct CrossEntropy {
 /// # Panics
 /// When a tensor is too short: a mistake in the caller.
 pub fn cross_entropy(plan: &mut Plan, args: CrossEntropy) {
-    let CrossEntropy { logits, labels, weights, gradient_scale, row_loss, row_hit, rows, classes } = args;
-    require("logits", logits, rows * classes);
+    let CrossEntropy { logits, labels, weights, gradient_scale, row_loss, row_hit, rows, classes, stride } =
+        args;
+    assert!(classes <= stride, "{classes} columns of {stride}");
+    require("logits", logits, rows * stride);
     for (what, tensor) in
         [("labels", labels), ("weights", weights), ("row_loss", row_loss), ("row_hit", row_hit)]
     {
@@ -50,7 +54,12 @@ pub fn cross_entropy(plan: &mut Plan, args: CrossEntropy) {
             types: real(&[logits]),
         },
         bindings,
-        params: vec![rows as u32, classes as u32, gradient_scale.map_or(0, |scale| scale.word)],
+        params: vec![
+            rows as u32,
+            classes as u32,
+            stride as u32,
+            gradient_scale.map_or(0, |scale| scale.word),
+        ],
         groups: row_grid(plan, rows),
     });
 }

@@ -50,6 +50,12 @@ impl Operand {
         Self { row: self.col, col: self.row, ..self }
     }
 
+    /// How many elements its tensor must have.
+    fn extent(&self, rows: usize, columns: usize, batch: (usize, usize)) -> usize {
+        let batches = self.outer * (batch.0 - 1) + self.inner * (batch.1 - 1);
+        self.base + batches + self.row * (rows - 1) + self.col * (columns - 1) + 1
+    }
+
     /// Can it be read four elements at a time, from multiples of four on?
     fn in_fours(&self) -> bool {
         let strides = [self.base, self.outer, self.inner, self.row.max(self.col)];
@@ -103,14 +109,18 @@ impl Matmul {
 /// Append a matrix product.
 ///
 /// # Panics
-/// When the column stride of C is not 1, or sums are wanted with a bias or of a batch: mistakes in the caller.
+/// When a tensor is too short, the column stride of C is not 1, or sums are wanted with a bias or of a batch: mistakes in
+/// the caller.
 pub fn matmul(plan: &mut Plan, args: Matmul) {
     let Matmul { a, b, c, bias, sums, m, n, k, batch, alpha, accumulate } = args;
     assert_eq!(c.col, 1, "the result's columns must be neighbours");
     let batches = batch.0 * batch.1;
     assert!(sums.is_none() || bias.is_none() && batches == 1, "sums are of one product without a bias");
-    if let Some(sums) = sums {
-        require("sums", sums, m);
+    for (what, operand, rows, columns) in [("a", a, m, k), ("b", b, k, n), ("c", c, m, n)] {
+        require(what, operand.tensor, operand.extent(rows, columns, batch));
+    }
+    for (what, tensor, len) in [("bias", bias, n), ("sums", sums, m)] {
+        tensor.into_iter().for_each(|tensor| require(what, tensor, len));
     }
     let mut params = [m, n, k, batches, batch.1].map(|word| word as u32).to_vec();
     params.extend([alpha.to_bits(), bias.is_some().into(), accumulate.into()]);

@@ -130,7 +130,7 @@ async fn guess_all(
     for prompt in prompts {
         let batch = batch(prompt, shape, config)?;
         model.submit(&batch, &StepScalars::default(), false).await?;
-        let logits = model.read(model.step().mlm_logits).await?;
+        let logits = model.step().without_padding(&model.read(model.step().mlm_logits).await?);
         if logits.iter().any(|logit| !logit.is_finite()) {
             return Err(TrainError::NoAnswer { prompt: prompt.text.clone() });
         }
@@ -188,7 +188,7 @@ impl LivePredictor {
             None => (needed, trainer.sharing(config, needed, self.kind).await?),
         };
         model.submit(batch, &StepScalars::default(), false).await?;
-        let logits = model.read(model.step().mlm_logits).await?;
+        let logits = model.step().without_padding(&model.read(model.step().mlm_logits).await?);
         self.examples = Some((shape, model));
         let is_number = logits.iter().all(|logit| logit.is_finite());
         let guesses: Vec<u32> = logits.chunks_exact(config.vocab_size).map(likeliest).collect();

@@ -46,11 +46,12 @@ async fn case(
     let metrics = &metrics[0];
     let (mlm, nsp) = (metrics.lm_example_loss, metrics.next_sentence_loss);
     let step = evaluation.step();
+    let mlm_logits = step.without_padding(&evaluation.read(step.mlm_logits).await?);
     let mut got = vec![
         (Quantity::Loss, "mlm_loss", vec![mlm]),
         (Quantity::Loss, "nsp_loss", vec![nsp]),
         (Quantity::Loss, "total_loss", vec![mlm + nsp]),
-        (Quantity::Logits, "mlm_logits", evaluation.read(step.mlm_logits).await?),
+        (Quantity::Logits, "mlm_logits", mlm_logits),
         (Quantity::Output, "sequence_output", evaluation.read(step.sequence_output).await?),
     ];
     if let (Some(logits), Some(pooled)) = (step.nsp_logits, step.pooled_output) {
