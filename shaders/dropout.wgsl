@@ -1,6 +1,6 @@
 // Inverted dropout: y[i] = x[i] / (1 - rate) where element i is kept, else 0. The backward is the same with dy for x.
 //
-//   x, y    f32 [len]
+//   x, y    Real [len]
 //   words   u32, of which words key_low and key_high change from step to step, and word part tells which part of a batch
 //           this is
 //
@@ -21,8 +21,8 @@ struct Params {
 }
 
 @group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<storage, read> x: array<f32>;
-@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+@group(0) @binding(1) var<storage, read> x: array<Real>;
+@group(0) @binding(2) var<storage, read_write> y: array<Real>;
 @group(0) @binding(3) var<storage, read> words: array<u32>;
 
 fn pcg4d(key: vec4u) -> vec4u {
@@ -48,7 +48,8 @@ fn dropout(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups:
   let first = quad * 4u;
   if (first >= p.len) { return; }
   let i = min(first + vec4u(0u, 1u, 2u, 3u), vec4u(p.len - 1u));
-  let kept = select(vec4f(), vec4f(x[i.x], x[i.y], x[i.z], x[i.w]) * p.scale, hash >= vec4u(p.threshold));
+  let v = vec4f(f32(x[i.x]), f32(x[i.y]), f32(x[i.z]), f32(x[i.w]));
+  let kept = select(vec4f(), v * p.scale, hash >= vec4u(p.threshold));
   // From the last to the first, which is right where some are past the end.
-  y[i.w] = kept.w; y[i.z] = kept.z; y[i.y] = kept.y; y[i.x] = kept.x;
+  y[i.w] = Real(kept.w); y[i.z] = Real(kept.z); y[i.y] = Real(kept.y); y[i.x] = Real(kept.x);
 }

@@ -2,18 +2,18 @@
 //
 //   forward, add_forward, dropout_add_forward
 //                        y[r, i] = gamma[i] * (h[r, i] - mean[r]) * rstd[r] + beta[i]
-//     x, residual          f32 [rows, width]; add_forward first stores h = x + residual, forward takes h as it is, and
+//     x, residual          Real [rows, width]; add_forward first stores h = x + residual, forward takes h as it is, and
 //                          dropout_add_forward adds x[r, i] * scale where kept, else 0
-//     h                    f32 [rows, width]
+//     h                    Real [rows, width]
 //     gamma, beta          f32 [width]
-//     y                    f32 [rows, width]
+//     y                    Real [rows, width]
 //     stats                f32 [rows, 2]: mean[r] and rstd[r] = 1 / sqrt(mean of (h - mean)^2 + epsilon)
 //     words                u32, of which three decide what is kept, see dropout.wgsl; the hashed number is that of a
 //                          group of four columns, and a row ends its last group
 //
 //   backward             dh[r, i] = rstd[r] * (g[i] - mean of g - n[i] * mean of g * n)
 //   backward_dropout     the same, and dx[r, i] = dh[r, i] * scale where kept, else 0
-//     dy, h, dh, dx        f32 [rows, width]       with g = gamma * dy[r], n = (h[r] - mean[r]) * rstd[r]
+//     dy, h, dh, dx        Real [rows, width]       with g = gamma * dy[r], n = (h[r] - mean[r]) * rstd[r]
 //
 //   parameters_block     partial[b, 0, i] = sum of dy * n, partial[b, 1, i] = sum of dy, over the rows of block b
 //   parameters           dgamma[i] = sum of partial[b, 0, i], dbeta[i] = sum of partial[b, 1, i]
@@ -92,19 +92,21 @@ fn dropout(key: vec4u, col: u32, values: vec4f) -> vec4f {
 }
 
 // Forward.
-@group(0) @binding(1) var<storage, read_write> h: array<f32>;
+@group(0) @binding(1) var<storage, read_write> h: array<Real>;
 @group(0) @binding(2) var<storage, read> gamma: array<f32>;
 @group(0) @binding(3) var<storage, read> beta: array<f32>;
-@group(0) @binding(4) var<storage, read_write> y: array<f32>;
+@group(0) @binding(4) var<storage, read_write> y: array<Real>;
 @group(0) @binding(5) var<storage, read_write> stats: array<vec2f>;
-@group(0) @binding(6) var<storage, read> x: array<f32>;
-@group(0) @binding(7) var<storage, read> residual: array<f32>;
+@group(0) @binding(6) var<storage, read> x: array<Real>;
+@group(0) @binding(7) var<storage, read> residual: array<Real>;
 
-fn load_h(i: vec4u) -> vec4f { return vec4f(h[i.x], h[i.y], h[i.z], h[i.w]); }
-fn load_x(i: vec4u) -> vec4f { return vec4f(x[i.x], x[i.y], x[i.z], x[i.w]); }
-fn load_residual(i: vec4u) -> vec4f { return vec4f(residual[i.x], residual[i.y], residual[i.z], residual[i.w]); }
+fn load_h(i: vec4u) -> vec4f { return vec4f(f32(h[i.x]), f32(h[i.y]), f32(h[i.z]), f32(h[i.w])); }
+fn load_x(i: vec4u) -> vec4f { return vec4f(f32(x[i.x]), f32(x[i.y]), f32(x[i.z]), f32(x[i.w])); }
+fn load_residual(i: vec4u) -> vec4f {
+  return vec4f(f32(residual[i.x]), f32(residual[i.y]), f32(residual[i.z]), f32(residual[i.w]));
+}
 // All stores go from the last to the first, which is right where some are past the end.
-fn store_h(i: vec4u, v: vec4f) { h[i.w] = v.w; h[i.z] = v.z; h[i.y] = v.y; h[i.x] = v.x; }
+fn store_h(i: vec4u, v: vec4f) { h[i.w] = Real(v.w); h[i.z] = Real(v.z); h[i.y] = Real(v.y); h[i.x] = Real(v.x); }
 
 fn normalize(row: u32, lane: u32) {
   let first = row * p.width;
@@ -123,7 +125,7 @@ fn normalize(row: u32, lane: u32) {
     let g = vec4f(gamma[i.x], gamma[i.y], gamma[i.z], gamma[i.w]);
     let b = vec4f(beta[i.x], beta[i.y], beta[i.z], beta[i.w]);
     let v = g * ((load_h(first + i) - mean) * rstd) + b;
-    y[first + i.w] = v.w; y[first + i.z] = v.z; y[first + i.y] = v.y; y[first + i.x] = v.x;
+    y[first + i.w] = Real(v.w); y[first + i.z] = Real(v.z); y[first + i.y] = Real(v.y); y[first + i.x] = Real(v.x);
   }
   if (row < p.rows && lane % LANES == 0u) { stats[row] = vec2f(mean, rstd); }
 }
@@ -160,23 +162,23 @@ fn dropout_add_forward(@builtin(workgroup_id) group: vec3u, @builtin(num_workgro
 }
 
 // Backward.
-@group(0) @binding(1) var<storage, read> dy: array<f32>;
-@group(0) @binding(2) var<storage, read> h_in: array<f32>;
+@group(0) @binding(1) var<storage, read> dy: array<Real>;
+@group(0) @binding(2) var<storage, read> h_in: array<Real>;
 @group(0) @binding(3) var<storage, read> stats_in: array<vec2f>;
 @group(0) @binding(4) var<storage, read> gamma_in: array<f32>;
-@group(0) @binding(5) var<storage, read_write> dh: array<f32>;
-@group(0) @binding(6) var<storage, read_write> dx: array<f32>;
+@group(0) @binding(5) var<storage, read_write> dh: array<Real>;
+@group(0) @binding(6) var<storage, read_write> dx: array<Real>;
 
 fn load_g(first: u32, i: vec4u) -> vec4f {
-  let d = vec4f(dy[first + i.x], dy[first + i.y], dy[first + i.z], dy[first + i.w]);
+  let d = vec4f(f32(dy[first + i.x]), f32(dy[first + i.y]), f32(dy[first + i.z]), f32(dy[first + i.w]));
   return vec4f(gamma_in[i.x], gamma_in[i.y], gamma_in[i.z], gamma_in[i.w]) * d;
 }
 
 fn load_n(i: vec4u, mean_rstd: vec2f) -> vec4f {
-  return (vec4f(h_in[i.x], h_in[i.y], h_in[i.z], h_in[i.w]) - mean_rstd.x) * mean_rstd.y;
+  return (vec4f(f32(h_in[i.x]), f32(h_in[i.y]), f32(h_in[i.z]), f32(h_in[i.w])) - mean_rstd.x) * mean_rstd.y;
 }
 
-fn store_dh(i: vec4u, v: vec4f) { dh[i.w] = v.w; dh[i.z] = v.z; dh[i.y] = v.y; dh[i.x] = v.x; }
+fn store_dh(i: vec4u, v: vec4f) { dh[i.w] = Real(v.w); dh[i.z] = Real(v.z); dh[i.y] = Real(v.y); dh[i.x] = Real(v.x); }
 
 // What the gradient of a row's columns needs.
 struct Row { first: u32, mean_rstd: vec2f, mean_g: f32, mean_gn: f32 }
@@ -224,7 +226,7 @@ fn backward_dropout(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups
     let v = gradient(row, four(col));
     store_dh(i, v);
     let d = dropout(key, col, v);
-    dx[i.w] = d.w; dx[i.z] = d.z; dx[i.y] = d.y; dx[i.x] = d.x;
+    dx[i.w] = Real(d.w); dx[i.z] = Real(d.z); dx[i.y] = Real(d.y); dx[i.x] = Real(d.x);
   }
 }
 
@@ -242,9 +244,9 @@ fn parameters_block(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups
   var sum_gamma = 0.0;
   var sum_beta = 0.0;
   for (var row = first; row < end; row += 1u) {
-    let d = dy[row * p.width + col];
+    let d = f32(dy[row * p.width + col]);
     let mean_rstd = stats_in[row];
-    sum_gamma += d * ((h_in[row * p.width + col] - mean_rstd.x) * mean_rstd.y);
+    sum_gamma += d * ((f32(h_in[row * p.width + col]) - mean_rstd.x) * mean_rstd.y);
     sum_beta += d;
   }
   let to = first / p.block_rows * 2u * p.width + col;

@@ -4,19 +4,20 @@
 //   forward            v[k] = scores[r, k] + (1 - mask[r / rows_per_mask, k]) * -1e9
 //                      scores[r, k] = exp(v[k] - max of v) / sum of exp(v - max of v)
 //   forward_dropout    the same, then dropped[r, k] = scores[r, k] * scale where kept, else 0
-//     scores           f32 [rows, width], probabilities afterwards
+//     scores           Real [rows, width], probabilities afterwards
 //     mask             u32 [rows / rows_per_mask, width], 1 = may be attended to, 0 = not
-//     dropped          f32 [rows, width]
+//     dropped          Real [rows, width]
 //     words            u32, of which three decide what is kept, see dropout.wgsl; the hashed number is that of a
 //                      group of four columns, and a row ends its last group
 //
 //   backward           dp[r, k] = probabilities[r, k] * (dp[r, k] - sum of probabilities[r, :] * dp[r, :])
 //   backward_dropout   the same of dp[r, k] * scale where kept, else 0
-//     probabilities    f32 [rows, width]
-//     dp               f32 [rows, width], the gradient of the scores afterwards
+//     probabilities    Real [rows, width]
+//     dp               Real [rows, width], the gradient of the scores afterwards
 //
 // Every row has LANES invocations, and a lane reads and writes its own columns only, four neighbours at a time: past the
-// end the last one again. A row whose keys are all masked comes out uniform: in f32, -1e9 swallows any score.
+// end the last one again. A row whose keys are all masked comes out uniform: in f32, -1e9 swallows any score. It is never
+// stored, for f16 has no such number.
 
 struct Params {
   rows: u32, width: u32, rows_per_mask: u32,
@@ -103,32 +104,36 @@ fn dropout(key: vec4u, col: u32, values: vec4f) -> vec4f {
 }
 
 // Forward.
-@group(0) @binding(1) var<storage, read_write> scores: array<f32>;
+@group(0) @binding(1) var<storage, read_write> scores: array<Real>;
 @group(0) @binding(2) var<storage, read> mask: array<u32>;
-@group(0) @binding(3) var<storage, read_write> dropped: array<f32>;
+@group(0) @binding(3) var<storage, read_write> dropped: array<Real>;
 
-fn load_scores(i: vec4u) -> vec4f { return vec4f(scores[i.x], scores[i.y], scores[i.z], scores[i.w]); }
+fn load_scores(i: vec4u) -> vec4f {
+  return vec4f(f32(scores[i.x]), f32(scores[i.y]), f32(scores[i.z]), f32(scores[i.w]));
+}
 // All stores go from the last to the first, which is right where some are past the end.
-fn store_scores(i: vec4u, v: vec4f) { scores[i.w] = v.w; scores[i.z] = v.z; scores[i.y] = v.y; scores[i.x] = v.x; }
+fn store_scores(i: vec4u, v: vec4f) {
+  scores[i.w] = Real(v.w); scores[i.z] = Real(v.z); scores[i.y] = Real(v.y); scores[i.x] = Real(v.x);
+}
+
+// v of four columns.
+fn masked(row: u32, col: u32) -> vec4f {
+  let k = four(col);
+  let m = row / p.rows_per_mask * p.width + k;
+  let attended = vec4f(vec4u(mask[m.x], mask[m.y], mask[m.z], mask[m.w]));
+  return load_scores(row * p.width + k) + (1.0 - attended) * -1e9;
+}
 
 // Leaves exp(v - max of v) in the scores, and returns what makes probabilities of it.
 fn exponentials(row: u32, lane: u32) -> f32 {
   let first = row * p.width;
-  let first_mask = row / p.rows_per_mask * p.width;
   let end = columns(row);
   var top = vec4f(-3.4e38);
-  for (var col = lane % LANES * 4u; col < end; col += LANES * 4u) {
-    let k = four(col);
-    let m = first_mask + k;
-    let attended = vec4f(vec4u(mask[m.x], mask[m.y], mask[m.z], mask[m.w]));
-    let masked = load_scores(first + k) + (1.0 - attended) * -1e9;
-    store_scores(first + k, masked);
-    top = max(top, masked);
-  }
+  for (var col = lane % LANES * 4u; col < end; col += LANES * 4u) { top = max(top, masked(row, col)); }
   let row_top = max_lanes(lane, top);
   var sum = vec4f();
   for (var col = lane % LANES * 4u; col < end; col += LANES * 4u) {
-    let e = exp(load_scores(first + four(col)) - row_top);
+    let e = exp(masked(row, col) - row_top);
     store_scores(first + four(col), e);
     sum += inside(col, e);
   }
@@ -159,19 +164,19 @@ fn forward_dropout(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups)
     let probabilities = load_scores(i) * scale;
     store_scores(i, probabilities);
     let d = dropout(key, col, probabilities);
-    dropped[i.w] = d.w; dropped[i.z] = d.z; dropped[i.y] = d.y; dropped[i.x] = d.x;
+    dropped[i.w] = Real(d.w); dropped[i.z] = Real(d.z); dropped[i.y] = Real(d.y); dropped[i.x] = Real(d.x);
   }
 }
 
 // Backward.
-@group(0) @binding(1) var<storage, read> probabilities: array<f32>;
-@group(0) @binding(2) var<storage, read_write> dp: array<f32>;
+@group(0) @binding(1) var<storage, read> probabilities: array<Real>;
+@group(0) @binding(2) var<storage, read_write> dp: array<Real>;
 
 fn load_probabilities(i: vec4u) -> vec4f {
-  return vec4f(probabilities[i.x], probabilities[i.y], probabilities[i.z], probabilities[i.w]);
+  return vec4f(f32(probabilities[i.x]), f32(probabilities[i.y]), f32(probabilities[i.z]), f32(probabilities[i.w]));
 }
-fn load_dp(i: vec4u) -> vec4f { return vec4f(dp[i.x], dp[i.y], dp[i.z], dp[i.w]); }
-fn store_dp(i: vec4u, v: vec4f) { dp[i.w] = v.w; dp[i.z] = v.z; dp[i.y] = v.y; dp[i.x] = v.x; }
+fn load_dp(i: vec4u) -> vec4f { return vec4f(f32(dp[i.x]), f32(dp[i.y]), f32(dp[i.z]), f32(dp[i.w])); }
+fn store_dp(i: vec4u, v: vec4f) { dp[i.w] = Real(v.w); dp[i.z] = Real(v.z); dp[i.y] = Real(v.y); dp[i.x] = Real(v.x); }
 
 @compute @workgroup_size(64)
 fn backward(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,

@@ -50,7 +50,7 @@ impl Builder<'_> {
     pub(super) fn embeddings(&self, plan: &mut Plan) -> EmbeddingTape {
         let (rows, width) = (self.shape.tokens(), self.config.hidden_size);
         let table = |part: &str| self.weight(&format!("bert.embeddings.{part}_embeddings.weight"));
-        let x = plan.transient("embedding sum", rows * width);
+        let x = self.transient(plan, "embedding sum", rows * width);
         let (word_ids, type_ids) = (self.inputs.input_ids, self.inputs.token_type_ids);
         let (word, position, token_type) = (table("word"), table("position"), table("token_type"));
         let seq = self.shape.seq_length;
@@ -80,22 +80,22 @@ impl Builder<'_> {
         let name = |part: &str| format!("bert.encoder.layer.{layer}.{part}");
         let site = 1 + layer as u32 * SITES_PER_LAYER;
 
-        let weights = self.weights.query_key_value(self.table, layer);
+        let weights = self.query_key_value(layer);
         let outputs = 3 * hidden / weights.len();
         let project = |weight: &super::parameters::WeightAndBias| {
-            let y = plan.transient("query, key, value", rows * outputs);
+            let y = self.transient(plan, "query, key, value", rows * outputs);
             let layer = Linear { rows, inputs: hidden, outputs };
             layer.forward(plan, Operand::rows(input, hidden), weight.weight, weight.bias, y);
             y
         };
         let projections: Vec<_> = weights.iter().map(project).collect();
         let [query, key, value] = self.heads(&projections);
-        let probabilities = plan.transient("attention probabilities", self.scores());
+        let probabilities = self.transient(plan, "attention probabilities", self.scores());
         let scale = 1.0 / (self.config.head_size() as f32).sqrt();
         let scores = self.score_matrices(probabilities);
         self.attention_product(plan, query, key.transposed(), scores, scale, false);
         let dropped = self.attention_dropout(site).map(|mask| {
-            let dropped = plan.transient("dropped attention probabilities", self.scores());
+            let dropped = self.transient(plan, "dropped attention probabilities", self.scores());
             (dropped, mask)
         });
         softmax(
@@ -110,7 +110,7 @@ impl Builder<'_> {
             },
         );
         let dropped_probabilities = dropped.map_or(probabilities, |(dropped, _)| dropped);
-        let context = plan.transient("context", rows * hidden);
+        let context = self.transient(plan, "context", rows * hidden);
         let dropped = self.score_matrices(dropped_probabilities);
         self.attention_product(plan, dropped, value, self.head_columns(context, hidden, 0), 1.0, true);
 
@@ -153,7 +153,7 @@ impl Builder<'_> {
         let norm_name = name("output.LayerNorm");
         let [d_attention, d_fed] =
             self.add_layer_norm_backward(plan, &norm_name, &tape.output, d_output, site + 2);
-        let d_activated = plan.transient("d activated", rows * width);
+        let d_activated = self.transient(plan, "d activated", rows * width);
         let output = Linear { rows, inputs: width, outputs: hidden };
         self.linear_backward(
             plan,
@@ -162,14 +162,14 @@ impl Builder<'_> {
             d_fed,
             Operand::rows(tape.activated, width),
         );
-        let weight = self.weight(&name("output.dense.weight"));
+        let weight = self.matrix(&name("output.dense.weight"));
         output.input_gradient(plan, d_fed, weight, Operand::rows(d_activated, width), false);
         self.activation_backward(plan, tape.intermediate, d_activated);
         let intermediate = Linear { rows, inputs: hidden, outputs: width };
         let x = Operand::rows(tape.attention.y, hidden);
         self.linear_backward(plan, &name("intermediate.dense"), &intermediate, d_activated, x);
         // d_fed may be the same tensor without dropout; its last reader is above.
-        let weight = self.weight(&name("intermediate.dense.weight"));
+        let weight = self.matrix(&name("intermediate.dense.weight"));
         intermediate.input_gradient(plan, d_activated, weight, Operand::rows(d_attention, hidden), true);
 
         // Attention.
@@ -179,15 +179,15 @@ impl Builder<'_> {
         let output = Linear { rows, inputs: hidden, outputs: hidden };
         let x = Operand::rows(tape.context, hidden);
         self.linear_backward(plan, &name("attention.output.dense"), &output, d_attended, x);
-        let d_context = plan.transient("d context", rows * hidden);
-        let weight = self.weight(&name("attention.output.dense.weight"));
+        let d_context = self.transient(plan, "d context", rows * hidden);
+        let weight = self.matrix(&name("attention.output.dense.weight"));
         output.input_gradient(plan, d_attended, weight, Operand::rows(d_context, hidden), false);
 
         let [query, key, value] = self.heads(&tape.projections);
         let d_projections: Vec<_> =
-            tape.projections.iter().map(|p| plan.transient("d query, key, value", p.len())).collect();
+            tape.projections.iter().map(|p| self.transient(plan, "d query, key, value", p.len())).collect();
         let [d_query, d_key, d_value] = self.heads(&d_projections);
-        let gradient = plan.transient("d attention probabilities", self.scores());
+        let gradient = self.transient(plan, "d attention probabilities", self.scores());
         let d_scores = self.score_matrices(gradient);
         let context = self.head_columns(d_context, hidden, 0);
         self.attention_product(plan, context, value.transposed(), d_scores, 1.0, false);
@@ -207,7 +207,7 @@ impl Builder<'_> {
         self.attention_product(plan, d_scores, key, d_query, scale, true);
         self.attention_product(plan, d_scores.transposed(), query, d_key, scale, true);
 
-        let weights = self.weights.query_key_value(self.table, layer);
+        let weights = self.query_key_value(layer);
         let gradients = self.gradients.query_key_value(self.table, layer);
         let layer = Linear { rows, inputs: hidden, outputs: 3 * hidden / weights.len() };
         for ((dy, weight), gradient) in d_projections.into_iter().zip(weights).zip(gradients) {

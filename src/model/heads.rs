@@ -50,15 +50,16 @@ impl Builder<'_> {
 
     pub(super) fn mlm_head(&self, plan: &mut Plan, sequence_output: Tensor) -> MlmTape {
         let (rows, width) = (self.shape.slots(), self.config.hidden_size);
-        let gathered = plan.transient("masked positions", rows * width);
+        let gathered = self.transient(plan, "masked positions", rows * width);
         let (src, index) = (sequence_output, self.inputs.mlm_rows);
         gather_rows(plan, GatherRows { src, index, dst: gathered, rows, width });
         let transformed = self.linear(plan, TRANSFORM, gathered, rows, width, width);
         let activated = self.activation(plan, transformed);
         let norm = self.layer_norm(plan, TRANSFORM_NORM, activated, rows);
-        let logits = plan.transient("masked-LM logits", rows * padded_vocabulary(self.config));
-        let decoder = self.weights.decoder(self.table);
-        self.decoder().forward(plan, Operand::rows(norm.y, width), decoder.weight, decoder.bias, logits);
+        let logits = self.transient(plan, "masked-LM logits", rows * padded_vocabulary(self.config));
+        let words = self.matrices.decoder(self.table).weight;
+        let bias = self.weights.decoder(self.table).bias;
+        self.decoder().forward(plan, Operand::rows(norm.y, width), words, bias, logits);
         MlmTape { gathered, transformed, norm, logits }
     }
 
@@ -68,18 +69,18 @@ impl Builder<'_> {
         let gradient = self.gradients.decoder(self.table);
         let x = Operand::rows(tape.norm.y, width);
         self.decoder().weight_gradient(plan, tape.logits, x, gradient.weight, gradient.bias);
-        let d_norm = plan.transient("d masked-LM norm", rows * width);
-        let words = self.weights.decoder(self.table).weight;
+        let d_norm = self.transient(plan, "d masked-LM norm", rows * width);
+        let words = self.matrices.decoder(self.table).weight;
         self.decoder().input_gradient(plan, tape.logits, words, Operand::rows(d_norm, width), false);
         let d_transformed = self.layer_norm_backward(plan, TRANSFORM_NORM, &tape.norm, d_norm, rows);
         self.activation_backward(plan, tape.transformed, d_transformed);
         let transform = Linear { rows, inputs: width, outputs: width };
         let x = Operand::rows(tape.gathered, width);
         self.linear_backward(plan, TRANSFORM, &transform, d_transformed, x);
-        let d_gathered = plan.transient("d masked positions", rows * width);
-        let weight = self.weight(&format!("{TRANSFORM}.weight"));
+        let d_gathered = self.transient(plan, "d masked positions", rows * width);
+        let weight = self.matrix(&format!("{TRANSFORM}.weight"));
         transform.input_gradient(plan, d_transformed, weight, Operand::rows(d_gathered, width), false);
-        let d_output = plan.transient("d sequence output", self.shape.tokens() * width);
+        let d_output = self.transient(plan, "d sequence output", self.shape.tokens() * width);
         let (offsets, index) = self.inputs.predictions_by_row;
         let rows = self.shape.tokens();
         scatter_rows(plan, ScatterRows { src: d_gathered, index, offsets, dst: d_output, rows, width });
@@ -95,8 +96,8 @@ impl Builder<'_> {
     pub(super) fn nsp_head(&self, plan: &mut Plan, sequence_output: Tensor) -> NspTape {
         let (rows, width) = (self.shape.batch_size, self.config.hidden_size);
         let (pooler, pooled) =
-            (plan.transient("pooler", rows * width), plan.transient("pooled", rows * width));
-        let weights = self.weights.pair(self.table, POOLER);
+            (self.transient(plan, "pooler", rows * width), self.transient(plan, "pooled", rows * width));
+        let weights = self.weight_and_bias(POOLER);
         let layer = Linear { rows, inputs: width, outputs: width };
         layer.forward(plan, self.first_tokens(sequence_output), weights.weight, weights.bias, pooler);
         activation(plan, Function::Tanh, pooler, pooled);
@@ -116,13 +117,13 @@ impl Builder<'_> {
         let classifier = Linear { rows, inputs: width, outputs: 2 };
         let x = Operand::rows(tape.pooled, width);
         self.linear_backward(plan, NEXT_SENTENCE, &classifier, tape.logits, x);
-        let d_pooled = plan.transient("d pooled", rows * width);
-        let weight = self.weight(&format!("{NEXT_SENTENCE}.weight"));
+        let d_pooled = self.transient(plan, "d pooled", rows * width);
+        let weight = self.matrix(&format!("{NEXT_SENTENCE}.weight"));
         classifier.input_gradient(plan, tape.logits, weight, Operand::rows(d_pooled, width), false);
         activation_backward(plan, Function::Tanh, tape.pooler, d_pooled);
         let pooler = Linear { rows, inputs: width, outputs: width };
         self.linear_backward(plan, POOLER, &pooler, d_pooled, self.first_tokens(sequence_output));
-        let weight = self.weight(&format!("{POOLER}.weight"));
+        let weight = self.matrix(&format!("{POOLER}.weight"));
         pooler.input_gradient(plan, d_pooled, weight, self.first_tokens(d_output), true);
     }
 

@@ -37,7 +37,7 @@ impl Builder<'_> {
         add: Tensor,
         site: u32,
     ) -> Normalized {
-        let (sum, dropout) = (plan.transient("residual sum", add.len()), self.hidden_dropout(site));
+        let (sum, dropout) = (self.transient(plan, "residual sum", add.len()), self.hidden_dropout(site));
         self.normalize(plan, name, x, Some(Residual { add, sum, dropout }), self.shape.tokens())
     }
 
@@ -50,7 +50,8 @@ impl Builder<'_> {
         rows: usize,
     ) -> Normalized {
         let width = self.config.hidden_size;
-        let (y, stats) = (plan.transient(name, rows * width), plan.transient("layer norm stats", rows * 2));
+        let (y, stats) =
+            (self.transient(plan, name, rows * width), plan.transient("layer norm stats", rows * 2));
         let scale = self.weights.pair(self.table, name);
         let (gamma, beta, epsilon) = (scale.weight, scale.bias, self.config.layer_norm_eps as f32);
         layer_norm(plan, LayerNorm { x, residual, gamma, beta, y, stats, rows, width, epsilon });
@@ -77,7 +78,7 @@ impl Builder<'_> {
         dy: Tensor,
         site: u32,
     ) -> [Tensor; 2] {
-        let dx = self.hidden_dropout(site).map(|mask| (plan.transient("d dropped", dy.len()), mask));
+        let dx = self.hidden_dropout(site).map(|mask| (self.transient(plan, "d dropped", dy.len()), mask));
         let dh = self.normalize_backward(plan, name, tape, dy, dx, self.shape.tokens());
         [dh, dx.map_or(dh, |(dx, _)| dx)]
     }
@@ -92,7 +93,7 @@ impl Builder<'_> {
         rows: usize,
     ) -> Tensor {
         let width = self.config.hidden_size;
-        let dh = plan.transient("d residual sum", rows * width);
+        let dh = self.transient(plan, "d residual sum", rows * width);
         let gamma = self.weights.pair(self.table, name).weight;
         let gradient = self.gradients.pair(self.table, name);
         let (h, stats, dgamma, dbeta) = (tape.h, tape.stats, gradient.weight, gradient.bias);

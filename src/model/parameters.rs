@@ -7,7 +7,11 @@
 //! read four logits at a time.
 
 use super::config::BertConfig;
-use crate::gpu::{BufferRange, Plan, Tensor};
+use crate::gpu::{BufferRange, Plan, Precision, Tensor};
+use crate::ops::cast;
+
+/// Elements between the starts of parameters, for a binding to start there in fp16 too.
+const ALIGNMENT: usize = 2 * Tensor::ALIGNMENT_WORDS;
 
 /// One parameter and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,7 +141,7 @@ impl ParameterTable {
                 parameters[index].offset = slabs[slab];
                 slabs[slab] += parameters[index].room();
             }
-            slabs[slab] = slabs[slab].next_multiple_of(Tensor::ALIGNMENT_WORDS);
+            slabs[slab] = slabs[slab].next_multiple_of(ALIGNMENT);
         }
         Self { parameters, slabs, fused }
     }
@@ -177,6 +181,16 @@ impl Arena {
     pub fn new(plan: &mut Plan, name: &str, table: &ParameterTable) -> Self {
         let slab = |(i, words): (usize, &usize)| plan.persistent(&format!("{name} {i}"), *words);
         Self { slabs: table.slabs.iter().enumerate().map(slab).collect() }
+    }
+
+    /// One of the same layout for copies of `weights` that are stored so, made each time the plan gets here.
+    pub fn copies(plan: &mut Plan, precision: Precision, weights: &Self) -> Self {
+        let copy = |(i, slab): (usize, &Tensor)| {
+            let copy = plan.persistent_as(precision, &format!("weights {i} in fp16"), slab.len());
+            cast(plan, *slab, copy);
+            copy
+        };
+        Self { slabs: weights.slabs.iter().enumerate().map(copy).collect() }
     }
 
     /// The arena of another program with the same table.
@@ -264,7 +278,7 @@ mod tests {
             }
             for parameter in &sorted {
                 let inside = parameter.name.contains("self.key") || parameter.name.contains("self.value");
-                let alignment = if inside { 4 } else { Tensor::ALIGNMENT_WORDS };
+                let alignment = if inside { 4 } else { ALIGNMENT };
                 assert!(parameter.offset.is_multiple_of(alignment), "{parameter:?}");
                 assert!(parameter.offset + parameter.len() <= table.slabs[parameter.slab]);
             }

@@ -15,7 +15,7 @@
 
 use super::config::{Activation, BertConfig};
 use super::inputs::{BatchShape, Inputs, StepWord};
-use super::parameters::{Arena, ParameterTable};
+use super::parameters::{Arena, ParameterTable, WeightAndBias};
 use super::parts::{PartSums, Stages};
 use crate::gpu::{BufferRange, KernelFamily, Plan, Precision, Tensor};
 use crate::ops::{
@@ -36,7 +36,8 @@ pub struct StepKind {
     /// Do not keep what the layers' backward needs, but compute it again: less memory, up to a third more to compute, the
     /// same bits.
     pub recompute: bool,
-    /// How activations are stored.
+    /// How activations and their gradients are stored, and what matrix products read. A step without gradients is always in
+    /// f32: its results are to be read, and it reads the weights themselves.
     pub precision: Precision,
 }
 
@@ -94,6 +95,8 @@ pub struct StepPlan {
     pub table: ParameterTable,
     /// The weights.
     pub weights: Arena,
+    /// Copies of them that the matrix products read, of a step in another precision.
+    pub matrices: Option<Arena>,
     /// Their gradients, unless the step has none. LAMB leaves its updates here.
     pub gradients: Option<Arena>,
     /// First and second moments, of a training step.
@@ -123,9 +126,12 @@ pub(super) struct Builder<'a> {
     pub table: &'a ParameterTable,
     pub inputs: &'a Inputs,
     pub weights: &'a Arena,
+    /// What matrix products read of them.
+    pub matrices: &'a Arena,
     /// In a step without gradients never used, and the same as the weights.
     pub gradients: &'a Arena,
     pub training: bool,
+    pub precision: Precision,
 }
 
 impl StepPlan {
@@ -178,6 +184,8 @@ impl StepPlan {
             None => Arena::new(&mut plan, "weights", &table),
         };
         let training = kind.task == Task::Gradients || kind.task.optimizer().is_some();
+        let precision = if training { kind.precision } else { Precision::F32 };
+        let matrices = (precision != Precision::F32).then(|| Arena::copies(&mut plan, precision, &weights));
         let gradients = training.then(|| Arena::new(&mut plan, "gradients", &table));
         let ring = plan.persistent("metrics ring", kind.records * RECORD_WORDS);
         let builder = Builder {
@@ -186,8 +194,10 @@ impl StepPlan {
             table: &table,
             inputs: &inputs,
             weights: &weights,
+            matrices: matrices.as_ref().unwrap_or(&weights),
             gradients: gradients.as_ref().unwrap_or(&weights),
             training,
+            precision,
         };
 
         let embeddings = builder.embeddings(&mut plan);
@@ -268,6 +278,7 @@ impl StepPlan {
             inputs,
             table,
             weights,
+            matrices,
             gradients,
             moments,
             norm: update,
@@ -281,6 +292,30 @@ impl StepPlan {
 impl Builder<'_> {
     pub fn weight(&self, name: &str) -> Tensor {
         self.weights.tensor(self.table, name)
+    }
+
+    /// A weight as matrix products read it.
+    pub fn matrix(&self, name: &str) -> Tensor {
+        self.matrices.tensor(self.table, name)
+    }
+
+    /// A linear layer's weight, likewise, and its bias.
+    pub fn weight_and_bias(&self, name: &str) -> WeightAndBias {
+        let weight = self.matrices.pair(self.table, name).weight;
+        WeightAndBias { weight, ..self.weights.pair(self.table, name) }
+    }
+
+    /// Those of query, key and value of a layer.
+    pub fn query_key_value(&self, layer: usize) -> Vec<WeightAndBias> {
+        let [matrices, weights] =
+            [self.matrices, self.weights].map(|arena| arena.query_key_value(self.table, layer));
+        let both = matrices.into_iter().zip(weights);
+        both.map(|(matrix, weight)| WeightAndBias { weight: matrix.weight, ..weight }).collect()
+    }
+
+    /// A tensor of activations, or of their gradients.
+    pub fn transient(&self, plan: &mut Plan, name: &str, len: usize) -> Tensor {
+        plan.transient_as(self.precision, name, len)
     }
 
     pub fn gradient(&self, name: &str) -> Tensor {
@@ -297,8 +332,8 @@ impl Builder<'_> {
         inputs: usize,
         outputs: usize,
     ) -> Tensor {
-        let y = plan.transient(name, rows * outputs);
-        let weights = self.weights.pair(self.table, name);
+        let y = self.transient(plan, name, rows * outputs);
+        let weights = self.weight_and_bias(name);
         let layer = Linear { rows, inputs, outputs };
         layer.forward(plan, Operand::rows(x, inputs), weights.weight, weights.bias, y);
         y
@@ -320,7 +355,7 @@ impl Builder<'_> {
     }
 
     pub fn activation(&self, plan: &mut Plan, x: Tensor) -> Tensor {
-        let y = plan.transient("activated", x.len());
+        let y = self.transient(plan, "activated", x.len());
         activation(plan, self.hidden_function(), x, y);
         y
     }
@@ -340,7 +375,7 @@ impl Builder<'_> {
     /// Dropout, or its backward; the tensor itself where nothing is dropped.
     pub fn dropout(&self, plan: &mut Plan, x: Tensor, mask: Option<DropoutMask>) -> Tensor {
         let Some(mask) = mask else { return x };
-        let y = plan.transient("dropped", x.len());
+        let y = self.transient(plan, "dropped", x.len());
         dropout(plan, Dropout { x, y, mask });
         y
     }

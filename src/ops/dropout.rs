@@ -1,6 +1,6 @@
 //! Inverted dropout whose mask is computed, not stored.
 
-use super::{Scalar, element_grid, require};
+use super::{Scalar, element_grid, real, require};
 use crate::gpu::{Dispatch, Kernel, Plan, Shader, Tensor};
 
 const SHADER: Shader = Shader { name: "dropout", source: include_str!("../../shaders/dropout.wgsl") };
@@ -64,7 +64,7 @@ pub fn dropout(plan: &mut Plan, args: Dropout) {
     let mut params = vec![x.len() as u32];
     params.extend(mask.params());
     plan.dispatch(Dispatch {
-        kernel: Kernel { shader: SHADER, entry: "dropout", constants: vec![], types: vec![] },
+        kernel: Kernel { shader: SHADER, entry: "dropout", constants: vec![], types: real(&[x, y]) },
         bindings: vec![(1, x), (2, y), (3, mask.words())],
         params,
         groups: element_grid(x.len()),

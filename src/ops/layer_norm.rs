@@ -1,6 +1,6 @@
 //! Layer normalization with the dropout and the residual addition before it, and its gradients.
 
-use super::{DropoutMask, lanes, matrix_grid, require, row_blocks, row_grid};
+use super::{DropoutMask, lanes, matrix_grid, real, require, row_blocks, row_grid};
 use crate::gpu::{Dispatch, Kernel, Plan, Shader, Tensor};
 
 const SHADER: Shader = Shader { name: "layer_norm", source: include_str!("../../shaders/layer_norm.wgsl") };
@@ -67,7 +67,12 @@ pub fn layer_norm(plan: &mut Plan, args: LayerNorm) {
         }
     }
     plan.dispatch(Dispatch {
-        kernel: Kernel { shader: SHADER, entry, constants: vec![("LANES", lanes(plan))], types: vec![] },
+        kernel: Kernel {
+            shader: SHADER,
+            entry,
+            constants: vec![("LANES", lanes(plan))],
+            types: real(&[h, x, y, residual.map_or(x, |r| r.add)]),
+        },
         bindings,
         params,
         groups: row_grid(plan, rows),
@@ -113,6 +118,7 @@ pub fn layer_norm_backward(plan: &mut Plan, args: LayerNormGradient) {
         require(what, tensor, width);
     }
     require("stats", stats, rows * 2);
+    let types = real(&[dy, h, dh, dx.map_or(dh, |(dx, _)| dx)]);
     let (block_rows, blocks) = row_blocks(rows);
     let params = vec![rows as u32, width as u32, block_rows as u32, 0];
     let mut bindings = vec![(1, dy), (2, h), (3, stats), (4, gamma), (5, dh)];
@@ -125,20 +131,25 @@ pub fn layer_norm_backward(plan: &mut Plan, args: LayerNormGradient) {
         entry = "backward_dropout";
     }
     plan.dispatch(Dispatch {
-        kernel: Kernel { shader: SHADER, entry, constants: vec![("LANES", lanes(plan))], types: vec![] },
+        kernel: Kernel {
+            shader: SHADER,
+            entry,
+            constants: vec![("LANES", lanes(plan))],
+            types: types.clone(),
+        },
         bindings,
         params: row_params,
         groups: row_grid(plan, rows),
     });
     let partial = plan.transient("layer norm parameter sums", blocks * 2 * width);
     plan.dispatch(Dispatch {
-        kernel: Kernel { shader: SHADER, entry: "parameters_block", constants: vec![], types: vec![] },
+        kernel: Kernel { shader: SHADER, entry: "parameters_block", constants: vec![], types: types.clone() },
         bindings: vec![(1, dy), (2, h), (3, stats), (4, partial)],
         params: params.clone(),
         groups: matrix_grid(blocks, width),
     });
     plan.dispatch(Dispatch {
-        kernel: Kernel { shader: SHADER, entry: "parameters", constants: vec![], types: vec![] },
+        kernel: Kernel { shader: SHADER, entry: "parameters", constants: vec![], types: types.clone() },
         bindings: vec![(1, partial), (2, dgamma), (3, dbeta)],
         params,
         groups: matrix_grid(1, width),

@@ -8,6 +8,7 @@
 mod accumulate;
 mod activation;
 mod adamw;
+mod cast;
 mod cross_entropy;
 mod dropout;
 mod embedding;
@@ -24,6 +25,7 @@ mod softmax;
 pub use accumulate::accumulate;
 pub use activation::{Function, activation, activation_backward};
 pub use adamw::{AdamConstants, AdamInputs, Slab, adamw};
+pub use cast::cast;
 pub use cross_entropy::{CrossEntropy, cross_entropy};
 pub use dropout::{Dropout, DropoutMask, dropout};
 pub use embedding::{Embedding, RowsById, TableGradient, embedding, table_gradient};

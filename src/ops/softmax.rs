@@ -1,6 +1,6 @@
 //! Masked softmax over attention scores, in place, with the dropout that follows it, and its gradient.
 
-use super::{DropoutMask, lanes, require, row_grid};
+use super::{DropoutMask, lanes, real, require, row_grid};
 use crate::gpu::{Dispatch, Kernel, Plan, Shader, Tensor};
 
 const SHADER: Shader = Shader { name: "softmax", source: include_str!("../../shaders/softmax.wgsl") };
@@ -43,7 +43,12 @@ pub fn softmax(plan: &mut Plan, args: Softmax) {
         entry = "forward_dropout";
     }
     plan.dispatch(Dispatch {
-        kernel: Kernel { shader: SHADER, entry, constants: vec![("LANES", lanes(plan))], types: vec![] },
+        kernel: Kernel {
+            shader: SHADER,
+            entry,
+            constants: vec![("LANES", lanes(plan))],
+            types: real(&[scores, dropped.map_or(scores, |(dropped, _)| dropped)]),
+        },
         bindings,
         params,
         groups: row_grid(plan, rows),
@@ -82,7 +87,12 @@ pub fn softmax_backward(plan: &mut Plan, args: SoftmaxGradient) {
         entry = "backward_dropout";
     }
     plan.dispatch(Dispatch {
-        kernel: Kernel { shader: SHADER, entry, constants: vec![("LANES", lanes(plan))], types: vec![] },
+        kernel: Kernel {
+            shader: SHADER,
+            entry,
+            constants: vec![("LANES", lanes(plan))],
+            types: real(&[probabilities, gradient]),
+        },
         bindings,
         params,
         groups: row_grid(plan, rows),

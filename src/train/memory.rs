@@ -32,6 +32,7 @@ impl RunMemory {
             buffers.for_each(|buffer| purposes[buffer] = purpose);
         };
         name("weights", &step.weights);
+        step.matrices.iter().for_each(|arena| name("weights", arena));
         step.gradients.iter().for_each(|arena| name("gradients", arena));
         step.parts.iter().for_each(|sums| name("gradients", &sums.gradients));
         step.moments.iter().flatten().for_each(|arena| name("moments", arena));

@@ -2,7 +2,7 @@
 
 use super::layout::Layout;
 use super::{PretrainOptions, RunMemory, TrainError};
-use crate::gpu::{AdapterReport, GpuError, KernelFamily};
+use crate::gpu::{AdapterReport, GpuError, KernelFamily, Precision};
 use crate::model::config::BertConfig;
 use crate::model::parameters::parameter_shapes;
 use crate::model::{BatchShape, StepKind, StepPlan, Task};
@@ -148,7 +148,7 @@ impl<'a> Wanted<'a> {
     }
 
     fn plan(self, adapter: &AdapterReport, shape: BatchShape) -> Result<StepPlan, GpuError> {
-        check_size(adapter, self.config, shape)?;
+        check_size(adapter, self.config, shape, self.kind.precision)?;
         let step = StepPlan::new(self.config, shape, self.kind, self.family, adapter.max_slab());
         step.plan.memory(adapter.max_buffer_size, adapter.max_binding_size)?;
         Ok(step)
@@ -164,7 +164,12 @@ impl<'a> Wanted<'a> {
 
 /// The largest tensors, before a plan is made of them, which would be as large, and whose sizes would be beyond what
 /// counts on a machine of 32 bits.
-fn check_size(adapter: &AdapterReport, config: &BertConfig, shape: BatchShape) -> Result<(), GpuError> {
+fn check_size(
+    adapter: &AdapterReport,
+    config: &BertConfig,
+    shape: BatchShape,
+    precision: Precision,
+) -> Result<(), GpuError> {
     let BatchShape { batch_size, seq_length, predictions } = shape;
     let activations = [
         ("bert.encoder.layer.0.intermediate.dense", vec![batch_size, seq_length, config.intermediate_size]),
@@ -172,9 +177,11 @@ fn check_size(adapter: &AdapterReport, config: &BertConfig, shape: BatchShape) -
         ("attention probabilities", vec![batch_size, config.num_attention_heads, seq_length, seq_length]),
         ("masked-LM logits", vec![batch_size, predictions, config.vocab_size]),
     ];
-    let activations = activations.into_iter().map(|(name, shape)| (name.to_owned(), shape));
-    for (what, shape) in parameter_shapes(config, true).into_iter().chain(activations) {
-        let bytes = words(&shape).saturating_mul(4);
+    let activations = activations.into_iter().map(|(name, shape)| (name.to_owned(), shape, precision));
+    let parameters = parameter_shapes(config, true).into_iter();
+    let parameters = parameters.map(|(name, shape)| (name, shape, Precision::F32));
+    for (what, shape, precision) in parameters.chain(activations) {
+        let bytes = words(&shape).saturating_mul(precision.bytes() as u64);
         for (limit_name, limit) in [
             ("maxStorageBufferBindingSize", adapter.max_binding_size),
             ("maxBufferSize", adapter.max_buffer_size),

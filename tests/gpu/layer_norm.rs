@@ -1,8 +1,12 @@
 //! Layer normalization and its gradients against f64.
 
+use wgpu_bert::gpu::Precision;
 use wgpu_bert::ops::{LayerNorm, LayerNormGradient, Residual, layer_norm, layer_norm_backward};
 
-use crate::harness::{Bench, Device, FAMILIES, Random, assert_close, device, dropout_of_rows, read};
+use crate::harness::{
+    Bench, Device, FAMILIES, Random, assert_close, device, dropout_of_rows, precisions, read, stored,
+    tolerance,
+};
 
 const EPSILON: f32 = 1e-12;
 
@@ -46,23 +50,30 @@ enum Before {
     DropoutAndResidual,
 }
 
-fn check(device: &Device, random: &mut Random, rows: usize, width: usize, before: Before) {
+fn check(
+    device: &Device,
+    random: &mut Random,
+    (rows, width): (usize, usize),
+    before: Before,
+    precision: Precision,
+) {
     // Away from zero, as activations are: a one-pass variance would not survive the shift.
-    let x: Vec<f32> = random.vec(rows * width).iter().map(|v| v + 3.0).collect();
-    let residual = random.vec(rows * width);
-    let (gamma, beta, dy) = (random.vec(width), random.vec(width), random.vec(rows * width));
+    let x = stored(precision, random.vec(rows * width).iter().map(|v| v + 3.0).collect());
+    let residual = stored(precision, random.vec(rows * width));
+    let (gamma, beta) = (random.vec(width), random.vec(width));
+    let dy = stored(precision, random.vec(rows * width));
     // What follows must not be read.
     let followed: Vec<f32> = dy.iter().copied().chain([f32::NAN; 5000]).collect();
     let mut bench = Bench::new(device);
-    let x_tensor = bench.input("x", &x);
+    let x_tensor = bench.real(precision, "x", &x);
     let (mask, mut factors) = dropout_of_rows(&mut bench, rows, width);
     let dropout = (before == Before::DropoutAndResidual).then_some(mask);
     if dropout.is_none() {
         factors.fill(1.0);
     }
     let residual_args = (before != Before::Nothing).then(|| Residual {
-        add: bench.input("residual", &residual),
-        sum: bench.output("h", rows * width),
+        add: bench.real(precision, "residual", &residual),
+        sum: bench.real_output(precision, "h", rows * width),
         dropout,
     });
     let args = LayerNorm {
@@ -70,7 +81,7 @@ fn check(device: &Device, random: &mut Random, rows: usize, width: usize, before
         residual: residual_args,
         gamma: bench.input("gamma", &gamma),
         beta: bench.input("beta", &beta),
-        y: bench.output("y", rows * width),
+        y: bench.real_output(precision, "y", rows * width),
         stats: bench.output("stats", rows * 2),
         rows,
         width,
@@ -78,12 +89,12 @@ fn check(device: &Device, random: &mut Random, rows: usize, width: usize, before
     };
     let h = residual_args.map_or(x_tensor, |r| r.sum);
     let gradient = LayerNormGradient {
-        dy: bench.input("dy", &followed),
+        dy: bench.real(precision, "dy", &followed),
         h,
         stats: args.stats,
         gamma: args.gamma,
-        dh: bench.output("dh", rows * width),
-        dx: dropout.map(|mask| (bench.output("dx", rows * width), mask)),
+        dh: bench.real_output(precision, "dh", rows * width),
+        dx: dropout.map(|mask| (bench.real_output(precision, "dx", rows * width), mask)),
         dgamma: bench.output("dgamma", width),
         dbeta: bench.output("dbeta", width),
         rows,
@@ -93,12 +104,13 @@ fn check(device: &Device, random: &mut Random, rows: usize, width: usize, before
     layer_norm_backward(&mut bench.plan, gradient);
     let program = bench.run(device);
 
-    let what = |name: &str| format!("{name} of {rows}x{width} {:?}, {before:?}", device.gpu.family);
+    let what =
+        |name: &str| format!("{name} of {rows}x{width} {precision:?} {:?}, {before:?}", device.gpu.family);
     let got_h = read(device, &program, h);
     let added = |e: usize| if residual_args.is_some() { f64::from(residual[e]) } else { 0.0 };
     let want_h: Vec<f64> =
         (0..rows * width).map(|e| f64::from(x[e]) * f64::from(factors[e]) + added(e)).collect();
-    assert_close(&what("h"), &got_h, &want_h, 1e-7);
+    assert_close(&what("h"), &got_h, &want_h, tolerance(precision, 1e-7));
     // From here on with h as stored: what rounding it costs is no fault of the rest.
     let h: Vec<f64> = got_h.iter().map(|v| f64::from(*v)).collect();
     let want_stats = stats(&h, width);
@@ -114,17 +126,18 @@ fn check(device: &Device, random: &mut Random, rows: usize, width: usize, before
             f64::from(gamma[e % width]) * (h[e] - mean) * rstd + f64::from(beta[e % width])
         })
         .collect();
-    assert_close(&what("y"), &read(device, &program, args.y), &want_y, 5e-6);
+    assert_close(&what("y"), &read(device, &program, args.y), &want_y, tolerance(precision, 5e-6));
     let want = gradients(&dy, &h, &gamma);
     for ((name, tensor), want) in
         [("dh", gradient.dh), ("dgamma", gradient.dgamma), ("dbeta", gradient.dbeta)].into_iter().zip(&want)
     {
-        assert_close(&what(name), &read(device, &program, tensor), want, 1e-5);
+        let got = read(device, &program, tensor);
+        assert_close(&what(name), &got, want, tolerance(tensor.precision(), 1e-5));
     }
     if let Some((dx, _)) = gradient.dx {
         let dh = read(device, &program, gradient.dh);
-        let want: Vec<f32> = dh.iter().zip(&factors).map(|(d, factor)| d * factor).collect();
-        assert_eq!(read(device, &program, dx), want, "{}", what("dx"));
+        let want: Vec<f64> = dh.iter().zip(&factors).map(|(d, factor)| f64::from(d * factor)).collect();
+        assert_close(&what("dx"), &read(device, &program, dx), &want, 2.0 * tolerance(precision, 0.0));
     }
 }
 
@@ -133,9 +146,11 @@ fn agrees_with_f64() {
     for family in FAMILIES {
         let device = device(family);
         let mut random = Random::new(41);
-        for (rows, width) in CASES {
-            for before in [Before::Nothing, Before::Residual, Before::DropoutAndResidual] {
-                check(&device, &mut random, rows, width, before);
+        for case in CASES {
+            for precision in precisions(&device) {
+                for before in [Before::Nothing, Before::Residual, Before::DropoutAndResidual] {
+                    check(&device, &mut random, case, before, precision);
+                }
             }
         }
     }

@@ -8,7 +8,7 @@ use wgpu_bert::optimizer::{OptimizerKind, OptimizerOptions, Schedule};
 use wgpu_bert::strategy::{Strategy, StrategyRequest, get_distribution_strategy};
 use wgpu_bert::train::{
     Compiling, Control, Distribution, Event, MemoryUse, OutputBiasInit, PretrainOptions, PretrainRun,
-    TrainError, Trainer, measure_step, plan_run,
+    RunMemory, TrainError, Trainer, measure_step, plan_run,
 };
 
 use crate::harness::{FAMILIES, device, families};
@@ -245,4 +245,45 @@ fn a_step_with_more_work_takes_longer() {
     let (small, large) = (measure(1, 4), measure(1024, 128));
     // It is tens of thousands of times as much, but a fast device hardly notices the first.
     assert!(large > small, "{small:?} {large:?}");
+}
+
+#[test]
+fn activations_in_fp16_take_half_the_memory() {
+    let mut strategy = strategy();
+    strategy.adapter.features = vec!["shader-f16"];
+    (strategy.adapter.max_buffer_size, strategy.adapter.max_binding_size) = (256 << 20, 128 << 20);
+    for (size, batch_size) in [("tiny", 16), ("base", 4)] {
+        let config = BertConfig::preset(size, 30522).expect(size);
+        let plan = |precision| {
+            let options = PretrainOptions {
+                config: config.clone(),
+                batch_size,
+                precision,
+                distribution: IN_ONE_PIECE,
+                ..options()
+            };
+            let plan = plan_run(Some(&strategy), &options, 128, 20).expect("plan");
+            assert!(plan.misfit.is_none(), "{:?}", plan.misfit);
+            plan.memory
+        };
+        let [single, half] = [Precision::F32, Precision::F16].map(plan);
+        let part = |memory: &RunMemory, purpose| {
+            memory.uses.iter().find(|part| part.purpose == purpose).expect(purpose).clone()
+        };
+        // Sums and losses stay as they are.
+        let sums = ["layer norm stats", "layer norm parameter sums", "segment sums", "row loss", "row hit"];
+        let activations = part(&single, "activations");
+        let tensors = activations.buffers.iter().flat_map(|buffer| &buffer.tensors);
+        let kept: u64 =
+            tensors.filter(|tensor| sums.contains(&&*tensor.name)).map(|tensor| tensor.bytes).sum();
+        let [before, after] = [&single, &half].map(|memory| part(memory, "activations").bytes());
+        println!("{size}: {after} instead of {before} bytes, {kept} of sums");
+        assert!(2 * after <= before + 2 * kept, "{size}: {after} instead of {before} bytes, {kept} of sums");
+        // The weights have copies, and what is updated is as large as before.
+        let [weights, with_copies] = [&single, &half].map(|memory| part(memory, "weights").bytes());
+        assert_eq!(2 * with_copies, 3 * weights, "{size}");
+        for purpose in ["gradients", "moments", "transfers"] {
+            assert_eq!(part(&single, purpose), part(&half, purpose), "{size}");
+        }
+    }
 }

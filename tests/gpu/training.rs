@@ -2,7 +2,7 @@
 
 use wgpu_bert::checkpoint::{NamedTensor, TensorFile, names::read_parameters};
 use wgpu_bert::data::{Batch, Features};
-use wgpu_bert::gpu::KernelFamily;
+use wgpu_bert::gpu::{KernelFamily, Precision};
 use wgpu_bert::model::config::BertConfig;
 use wgpu_bert::model::initializer::initial_values;
 use wgpu_bert::model::parameters::ParameterTable;
@@ -10,12 +10,18 @@ use wgpu_bert::model::{BatchShape, StepKind, Task};
 use wgpu_bert::optimizer::{OptimizerKind, OptimizerOptions, Schedule};
 use wgpu_bert::train::{StepMetrics, StepScalars, Trainer, dropout_key};
 
-use crate::harness::{Device, FAMILIES, POISON, Random, assert_close, device, device_within, families};
+use crate::harness::{
+    Device, FAMILIES, POISON, Random, assert_close, device, device_within, families, precisions,
+};
 use crate::recorded::{Recorded, limits};
 
 /// The first steps of 150 of TensorFlow's own program, from its start, on its batches, each done in so many parts.
-fn trajectory(run: &str, kind: OptimizerKind, parts: usize, steps: usize) {
+fn trajectory(run: &str, kind: OptimizerKind, parts: usize, steps: usize, precision: Precision) {
     let device = device(None);
+    if !precisions(&device).contains(&precision) {
+        return; // and was told so
+    }
+    let bound = if precision == Precision::F16 { 5e-2 } else { 5e-4 };
     let folder = Recorded("trajectory");
     let config = folder.config();
     let recorded: serde_json::Value =
@@ -35,7 +41,7 @@ fn trajectory(run: &str, kind: OptimizerKind, parts: usize, steps: usize) {
         1 => Task::Train(options),
         _ => Task::TrainInParts { optimizer: options, several: true },
     };
-    let task = StepKind { task, ..StepKind::gradients(true) };
+    let task = StepKind { task, precision, ..StepKind::gradients(true) };
     let mut trainer =
         pollster::block_on(Trainer::new(device.gpu.clone(), &config, shape, task)).expect("trainer");
     let start = folder.bytes("start.safetensors");
@@ -58,7 +64,7 @@ fn trajectory(run: &str, kind: OptimizerKind, parts: usize, steps: usize) {
             ("loss", got.lm_example_loss + got.next_sentence_loss),
         ] {
             let error = (f64::from(got) - want[key].as_f64().expect("loss")).abs();
-            assert!(error <= 5e-4, "{run} step {}: {key} {got}, off by {error:.1e}", step + 1);
+            assert!(error <= bound, "{run} step {}: {key} {got}, off by {error:.1e}", step + 1);
             worst = worst.max(error);
         }
         for (key, got) in [
@@ -89,17 +95,22 @@ fn trajectory(run: &str, kind: OptimizerKind, parts: usize, steps: usize) {
 
 #[test]
 fn the_reference_trajectory_with_adamw() {
-    trajectory("adamw", OptimizerKind::AdamW, 1, 150);
+    trajectory("adamw", OptimizerKind::AdamW, 1, 150, Precision::F32);
+}
+
+#[test]
+fn its_start_in_fp16() {
+    trajectory("adamw", OptimizerKind::AdamW, 1, 60, Precision::F16);
 }
 
 #[test]
 fn its_start_with_batches_in_two_parts() {
-    trajectory("adamw", OptimizerKind::AdamW, 2, 40);
+    trajectory("adamw", OptimizerKind::AdamW, 2, 40, Precision::F32);
 }
 
 #[test]
 fn the_reference_trajectory_with_lamb() {
-    trajectory("lamb", OptimizerKind::Lamb, 1, 150);
+    trajectory("lamb", OptimizerKind::Lamb, 1, 150, Precision::F32);
 }
 
 fn small() -> (BertConfig, BatchShape) {
