@@ -5,8 +5,9 @@
 //   mlm_loss   u32 [mlm_rows]
 //   nsp_loss   u32 [nsp_rows], where nsp_rows may be 0
 //   scalars    u32, of which word p.step is the number of the step
-//   norm       u32 [5]: the norm of the gradients; a word of no use here; the verdict:
-//              1.0 where the update is to be left out, 0.0 otherwise; why, see below; the step that is spoken of
+//   norm       u32 [6]: the norm of the gradients; a word of no use here; the verdict:
+//              1.0 where the update is to be left out, 0.0 otherwise; why, see below; the step that is spoken of; a
+//              word of no use here
 //
 // All floats come as their bits, since a compiler may assume that there is no infinity and no NaN.
 //

@@ -1,12 +1,13 @@
 // One step's record: sums of per-row losses and hits, the gradient norm and the step number, in a ring of records.
 //
 //   ring[slot, :] = [ sum of mlm_loss * scale, sum of mlm_hit * scale, sum of nsp_loss * scale, sum of nsp_hit * scale,
-//                     norm[0], step, norm[3], 0 ]
+//                     norm[0], step, norm[3], norm[5] ]
 //
 //   mlm_loss, mlm_hit   f32 [mlm_rows]
 //   nsp_loss, nsp_hit   f32 [nsp_rows], where nsp_rows may be 0
 //   scalars             u32; words scales[0..4] hold the four scales (f32), words slot and step hold u32
-//   norm                u32: the gradients' norm as its bits, and 3 words further why the update was left out
+//   norm                u32: the gradients' norm as its bits, 3 words further why the update was left out, and in the
+//                       last of 6 words the loss scale
 //   ring                u32 [slots, 8], floats as their bits
 //
 // A single workgroup of LANES invocations.
@@ -70,6 +71,6 @@ fn metrics(@builtin(local_invocation_index) lane: u32) {
     ring[record + 4u] = norm[0];
     ring[record + 5u] = scalars[p.step];
     ring[record + 6u] = norm[3];
-    ring[record + 7u] = 0u;
+    ring[record + 7u] = norm[5];
   }
 }

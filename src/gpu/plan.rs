@@ -185,7 +185,7 @@ impl Plan {
         self.storage(name, len, precision, Kind::Persistent)
     }
 
-    /// A persistent tensor with content of its own: a table the kernels read and nobody writes.
+    /// A persistent tensor with content of its own before the first step: a table that nobody writes, or a state.
     pub fn constant(&mut self, name: &str, content: Vec<u32>) -> Tensor {
         let tensor = self.persistent(name, content.len());
         self.storages[tensor.storage].content = Some(content);

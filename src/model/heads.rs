@@ -133,7 +133,9 @@ impl Builder<'_> {
         let hit_scale = self.inputs.scalar(StepWord::MlmHitScale);
         let targets = (self.inputs.mlm_ids, self.inputs.mlm_weights);
         let classes = self.config.vocab_size;
-        let (row_loss, row_hit) = self.loss(plan, logits, classes, targets, gradients.then_some(loss_scale));
+        let gradient_scale = self.loss_scaling.map_or(loss_scale, |scaled| scaled.factors[0]);
+        let (row_loss, row_hit) =
+            self.loss(plan, logits, classes, targets, gradients.then_some(gradient_scale));
         RowMetrics { row_loss, row_hit, loss_scale, hit_scale }
     }
 
@@ -141,7 +143,8 @@ impl Builder<'_> {
     pub(super) fn nsp_loss(&self, plan: &mut Plan, logits: Tensor, gradients: bool) -> RowMetrics {
         let scale = self.inputs.scalar(StepWord::NspScale);
         let targets = (self.inputs.nsp_labels, self.inputs.nsp_weights);
-        let (row_loss, row_hit) = self.loss(plan, logits, 2, targets, gradients.then_some(scale));
+        let gradient_scale = self.loss_scaling.map_or(scale, |scaled| scaled.factors[1]);
+        let (row_loss, row_hit) = self.loss(plan, logits, 2, targets, gradients.then_some(gradient_scale));
         RowMetrics { row_loss, row_hit, loss_scale: scale, hit_scale: scale }
     }
 

@@ -22,7 +22,10 @@ use crate::ops::{
     Dropout, DropoutMask, Function, Linear, Metrics, NORM_WORDS, Operand, RECORD_WORDS, activation,
     activation_backward, dropout, metrics,
 };
-use crate::optimizer::{Guarded, Norm, OptimizerOptions, Slab, Variable, decays, plan_update};
+use crate::optimizer::{
+    Guarded, LossScaling, Norm, OptimizerOptions, Slab, Unscaled, Variable, decays, plan_loss_scale,
+    plan_update,
+};
 
 /// What a step does.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -103,6 +106,8 @@ pub struct StepPlan {
     pub moments: Option<[Arena; 2]>,
     /// The norm of the gradients and whether the update was left out, of a training step.
     pub norm: Option<Norm>,
+    /// What the loss is scaled with, of a training step that does.
+    pub loss_scaling: Option<LossScaling>,
     /// Dispatches of a layer, forward and backward; 0 backward in a step that has none.
     pub layer_dispatches: [usize; 2],
     /// What is summed over the parts of a batch, of a step that is done in parts.
@@ -132,6 +137,7 @@ pub(super) struct Builder<'a> {
     pub gradients: &'a Arena,
     pub training: bool,
     pub precision: Precision,
+    pub loss_scaling: Option<LossScaling>,
 }
 
 impl StepPlan {
@@ -188,6 +194,13 @@ impl StepPlan {
         let matrices = (precision != Precision::F32).then(|| Arena::copies(&mut plan, precision, &weights));
         let gradients = training.then(|| Arena::new(&mut plan, "gradients", &table));
         let ring = plan.persistent("metrics ring", kind.records * RECORD_WORDS);
+        let unscaled = Unscaled {
+            step: inputs.scalar(StepWord::Step),
+            factors: [StepWord::MlmScale, StepWord::NspScale].map(|word| inputs.scalar(word)),
+            rates: inputs.scalar(StepWord::LearningRate),
+        };
+        let optimizer = kind.task.optimizer();
+        let loss_scaling = optimizer.and_then(|options| plan_loss_scale(&mut plan, options, unscaled));
         let builder = Builder {
             config,
             shape,
@@ -198,6 +211,7 @@ impl StepPlan {
             gradients: gradients.as_ref().unwrap_or(&weights),
             training,
             precision,
+            loss_scaling,
         };
 
         let embeddings = builder.embeddings(&mut plan);
@@ -246,7 +260,7 @@ impl StepPlan {
                 builder.embeddings_backward(&mut plan, &embeddings, d_output);
                 parts.stage(&mut plan, &table, &["bert.embeddings."]);
             }
-            if let Some(options) = kind.task.optimizer() {
+            if let Some(options) = optimizer {
                 let arenas =
                     ["first moments", "second moments"].map(|name| Arena::new(&mut plan, name, &table));
                 let (mlm_loss, nsp_loss) = (mlm_rows.row_loss, nsp_rows.map(|rows| rows.row_loss));
@@ -282,6 +296,7 @@ impl StepPlan {
             gradients,
             moments,
             norm: update,
+            loss_scaling,
             layer_dispatches,
             parts,
             ring,
@@ -400,6 +415,8 @@ impl Builder<'_> {
         let variables: Vec<_> = (self.table.parameters.iter())
             .map(|p| Variable { slab: p.slab, offset: p.offset, len: p.len(), decay: decays(&p.name) })
             .collect();
-        plan_update(plan, options, &slabs, &variables, self.inputs.scalar(StepWord::LearningRate), guarded)
+        let scaled = self.loss_scaling.as_ref();
+        let rates = scaled.map_or(self.inputs.scalar(StepWord::LearningRate), |scaled| scaled.rates);
+        plan_update(plan, options, &slabs, &variables, rates, guarded, scaled)
     }
 }

@@ -6,8 +6,8 @@ use crate::gpu::{Dispatch, Kernel, Plan, Shader, Tensor};
 const SHADER: Shader = Shader { name: "guard", source: include_str!("../../shaders/guard.wgsl") };
 
 /// Words of the tensor that holds the gradients' norm: the norm, the factor that clips it, 1 where the update is left
-/// out, why as a [`Culprit`]'s word, and the step that this is said of.
-pub const NORM_WORDS: usize = 5;
+/// out, why as a [`Culprit`]'s word, the step that this is said of, and the loss scale of the next step, 0 without one.
+pub const NORM_WORDS: usize = 6;
 
 /// What the guard looks at, besides the gradients.
 #[derive(Debug, Clone, Copy)]

@@ -21,8 +21,8 @@ pub struct RowMetrics {
     pub hit_scale: Scalar,
 }
 
-/// Record number `slot` of the ring: `[Σ mlm loss, Σ mlm hit, Σ nsp loss, Σ nsp hit, gradient norm, step, why, 0]`, the
-/// sums scaled, all words f32 but the step and why the update was left out, which are u32.
+/// Record number `slot` of the ring: `[Σ mlm loss, Σ mlm hit, Σ nsp loss, Σ nsp hit, gradient norm, step, why, loss
+/// scale]`, the sums scaled, all words f32 but the step and why the update was left out, which are u32.
 #[derive(Debug, Clone, Copy)]
 pub struct Metrics {
     /// Masked language model rows.

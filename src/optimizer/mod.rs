@@ -1,4 +1,4 @@
-//! AdamW and LAMB on the device, with the learning-rate schedule and global-norm clipping.
+//! AdamW and LAMB on the device, with the learning-rate schedule, global-norm clipping and loss scaling.
 //!
 //! Once per plan, [`plan_update`] appends the gradients' norm and the update behind the backward pass. Once per
 //! step, the host uploads the four words of [`OptimizerOptions::step_words`]; nothing is read back.
@@ -26,7 +26,7 @@
 //! let step = Scalar { tensor: plan.persistent("step", 4), word: 0 };
 //! let number = Scalar { tensor: plan.persistent("number of the step", 1), word: 0 };
 //! let guarded = Guarded { mlm_loss: plan.persistent("losses", 20), nsp_loss: None, step: number };
-//! plan_update(&mut plan, &options, &[slab], &variables, step, guarded);
+//! plan_update(&mut plan, &options, &[slab], &variables, step, guarded, None);
 //!
 //! let schedule =
 //!     Schedule { init_lr: 1e-4, end_lr: 0.0, total_steps: 1000, warmup_steps: 100.0, power: 1.0 };
@@ -35,11 +35,16 @@
 //! ```
 
 mod error;
+mod loss_scale;
 mod options;
 mod schedule;
 mod update;
 
 pub use error::OptimizerError;
+pub use loss_scale::{LossScale, LossScaleState};
 pub use options::{OnNan, OptimizerKind, OptimizerOptions};
 pub use schedule::Schedule;
-pub use update::{Culprit, Guarded, Norm, Slab, Variable, decays, plan_update};
+pub use update::{
+    Culprit, Guarded, LossScaling, Norm, RATES_KEPT, Slab, Unscaled, Variable, decays, plan_loss_scale,
+    plan_update,
+};

@@ -1,6 +1,6 @@
 //! Which optimizer, its hyper-parameters, and what a step needs of them.
 
-use super::{OptimizerError, Schedule};
+use super::{LossScale, OptimizerError, Schedule};
 
 /// The update rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,11 +37,13 @@ pub struct OptimizerOptions {
     pub clip_norm: Option<f64>,
     /// What follows numbers that are not finite.
     pub on_nan: OnNan,
+    /// What the gradients are multiplied with on their way back, if with anything.
+    pub loss_scale: Option<LossScale>,
 }
 
 impl OptimizerOptions {
     /// The reference's numbers: betas 0.9 and 0.999, epsilon 1e-6, weight decay 0.01; AdamW clips to norm 1,
-    /// LAMB does not clip. Numbers that are not finite stop it.
+    /// LAMB does not clip. Numbers that are not finite stop it. The loss is not scaled.
     pub fn new(kind: OptimizerKind) -> Self {
         let clip_norm = match kind {
             OptimizerKind::AdamW => Some(1.0),
@@ -55,7 +57,13 @@ impl OptimizerOptions {
             weight_decay: 0.01,
             clip_norm,
             on_nan: OnNan::Stop,
+            loss_scale: None,
         }
+    }
+
+    /// Is an update that is left out followed by no other?
+    pub fn halts(&self) -> bool {
+        self.on_nan == OnNan::Stop && self.loss_scale != Some(LossScale::Dynamic)
     }
 
     /// What the update that follows `step` updates reads from the device, with `t = step + 1`: the learning
@@ -87,7 +95,7 @@ impl OptimizerOptions {
             let holds = (value as f32).is_normal() && value > 0.0;
             OptimizerError::unless(holds, what, value, "finite and above 0 in 32 bits")?;
         }
-        Ok(())
+        self.loss_scale.map_or(Ok(()), |scale| scale.check())
     }
 }
 
@@ -123,6 +131,8 @@ mod tests {
             ("epsilon", OptimizerOptions { epsilon: 0.0, ..options }),
             ("weight_decay", OptimizerOptions { weight_decay: -0.01, ..options }),
             ("clip_norm", OptimizerOptions { clip_norm: Some(0.0), ..options }),
+            ("loss_scale", OptimizerOptions { loss_scale: Some(LossScale::Fixed(0.0)), ..options }),
+            ("loss_scale", OptimizerOptions { loss_scale: Some(LossScale::Fixed(f32::NAN)), ..options }),
         ];
         for (what, options) in bad {
             assert_eq!(options.check().unwrap_err().what, what);

@@ -1,10 +1,13 @@
 //! The gradients' norm and the update of every variable, appended to a plan.
 
-use super::{OnNan, OptimizerKind, OptimizerOptions};
+use super::{OptimizerKind, OptimizerOptions};
 use crate::gpu::{Plan, Tensor};
-use crate::ops::{AdamConstants, AdamInputs, NORM_WORDS, Scalar, Segments, adamw, global_norm, guard, lamb};
+use crate::ops::{
+    AdamConstants, AdamInputs, NORM_WORDS, Scalar, Segments, adamw, global_norm, guard, lamb, scale_loss,
+    settle_loss_scale,
+};
 
-pub use crate::ops::{Culprit, Guarded, Slab};
+pub use crate::ops::{Culprit, Guarded, LossScaling, RATES_KEPT, Slab, Unscaled};
 
 /// Words of a variable that one workgroup updates.
 const CHUNK: usize = 4096;
@@ -27,11 +30,23 @@ pub fn decays(name: &str) -> bool {
     !["LayerNorm", "layer_norm", "bias"].iter().any(|excluded| name.contains(excluded))
 }
 
+/// Append the scaling of a step's loss, which belongs before it, where the options ask for that.
+///
+/// # Panics
+/// When the words lie in different tensors: a mistake in the caller.
+pub fn plan_loss_scale(
+    plan: &mut Plan,
+    options: &OptimizerOptions,
+    unscaled: Unscaled,
+) -> Option<LossScaling> {
+    options.loss_scale.map(|scale| scale_loss(plan, scale.initial(), unscaled))
+}
+
 /// What an update tells of the gradients.
 #[derive(Debug, Clone, Copy)]
 pub struct Norm {
     /// `[NORM_WORDS]`: the global norm before clipping, the factor all gradients were multiplied with, and whether and
-    /// why the update was left out. Kept until the next step writes it.
+    /// why the update was left out, and the next loss scale. Kept until the next step writes it.
     pub tensor: Tensor,
     /// Is the first update that is left out followed by no other?
     pub halts: bool,
@@ -39,13 +54,13 @@ pub struct Norm {
 
 /// Append the global norm of the gradients and the update of all variables; LAMB's leaves no gradients behind.
 /// Words that belong to no variable are never written. Where a loss or a gradient is not finite, nothing is updated: in
-/// that step only, or from then on, as [`OnNan`] says.
+/// that step only, or from then on, as [`OptimizerOptions::halts`] says.
 ///
 /// `step` is the first of the four words the host uploads before every step, the
-/// [`step_words`](OptimizerOptions::step_words).
+/// [`step_words`](OptimizerOptions::step_words); where the loss is `scaled`, its [`rates`](LossScaling::rates).
 ///
 /// # Panics
-/// When there are no variables, one is not inside its slab or starts at no multiple of 4 words, or a slab's
+/// When the loss is scaled against the options, there are no variables, one is not inside its slab or starts at no multiple of 4 words, or a slab's
 /// tensors are not of one length that is a multiple of 4: mistakes in the caller.
 pub fn plan_update(
     plan: &mut Plan,
@@ -54,7 +69,9 @@ pub fn plan_update(
     variables: &[Variable],
     step: Scalar,
     guarded: Guarded,
+    scaled: Option<&LossScaling>,
 ) -> Norm {
+    assert_eq!(scaled.is_some(), options.loss_scale.is_some(), "is the loss scaled?");
     for slab in slabs {
         let lens =
             [slab.parameters, slab.gradients, slab.first_moments, slab.second_moments].map(|t| t.len());
@@ -75,9 +92,14 @@ pub fn plan_update(
 
     let norm = plan.persistent("gradient norm", NORM_WORDS);
     let gradients: Vec<_> = slabs.iter().map(|(slab, chunks)| (slab.gradients, *chunks)).collect();
-    let partials = global_norm(plan, &gradients, options.clip_norm.map(|norm| norm as f32), norm);
-    let halts = options.on_nan == OnNan::Stop;
+    let clip_norm = options.clip_norm.map(|norm| norm as f32);
+    // Scaled gradients are clipped when it is known what they are without the scale.
+    let partials = global_norm(plan, &gradients, clip_norm.filter(|_| scaled.is_none()), norm);
+    let halts = options.halts();
     guard(plan, guarded, halts, Segments::all(table), partials, norm);
+    if let (Some(scaled), Some(scale)) = (scaled, options.loss_scale) {
+        settle_loss_scale(plan, scaled, clip_norm, scale.growth_interval(), norm);
+    }
 
     let OptimizerOptions { beta_1, beta_2, epsilon, weight_decay, .. } = *options;
     let constants = AdamConstants { beta_1, beta_2, epsilon, weight_decay };

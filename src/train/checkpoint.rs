@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Snapshot;
+use super::snapshot::LOSS_SCALE;
 use crate::checkpoint::{CheckpointError, ModelFolder};
 
 const STATE: &str = "training_state.safetensors";
@@ -40,7 +41,8 @@ pub struct EvaluationRecord {
 pub struct RunRecord {
     /// Steps of the whole run.
     pub total_steps: u64,
-    /// Everything that decides the numbers, by name: the seed, the schedule, the batch size, ….
+    /// Everything that decides the numbers, by name: the seed, the schedule, the batch size, …; with `loss_scale` where the
+    /// loss is scaled.
     pub options: Map<String, Value>,
     /// Steps of a pass over the data.
     pub steps_per_pass: u64,
@@ -145,6 +147,9 @@ impl TrainingCheckpoint {
             .map_err(|error| damaged(format!("{RECORD}: elapsed_seconds: {error}")))?;
         let state_name = format!("{folder}/{STATE}");
         let snapshot = Snapshot::from_safetensors(state.step, elapsed, find(STATE)?, &state_name)?;
+        if state.run.options.contains_key(LOSS_SCALE) && snapshot.loss_scale.is_none() {
+            return Err(damaged(format!("{STATE} has no {LOSS_SCALE}")));
+        }
         Ok(Self { model, snapshot, record: state.run, evaluation: state.evaluation })
     }
 }
@@ -178,6 +183,7 @@ mod tests {
             weights: tensors(1.0),
             first_moments: tensors(2.0),
             second_moments: tensors(3.0),
+            loss_scale: None,
         };
         let model = ModelFolder {
             config: config.clone(),
@@ -254,6 +260,14 @@ mod tests {
         assert!(message(RECORD, Some(b"[1")).contains(RECORD));
         let later = message(RECORD, Some(br#"{"format": 2}"#));
         assert!(later.contains("format 2, but this version reads 1"), "{later}");
+        let (_, record) = files().into_iter().find(|(name, _)| name == RECORD).unwrap();
+        let record = String::from_utf8(record).unwrap();
+        let scaled = record.replace("\"options\": {", "\"options\": {\"loss_scale\": \"dynamic\",");
+        let missing = message(RECORD, Some(scaled.as_bytes()));
+        assert!(
+            missing.ends_with("dir cannot be used: training_state.safetensors has no loss_scale"),
+            "{missing}"
+        );
         assert!(message(STATE, Some(b"<html>")).contains("dir/training_state.safetensors"));
     }
 }

@@ -36,6 +36,11 @@ pub enum TrainError {
         /// What it must be.
         expected: &'static str,
     },
+    /// The reference's order of clipping and summing, for gradients that are scaled.
+    #[error(
+        "--compat seed clips gradients before they are summed, when those of fp16 are still scaled: take one of the two"
+    )]
+    CompatWithLossScale,
     /// A batch that cannot be cut into equal parts.
     #[error(
         "a batch of {batch_size} cannot be cut into {parts} equal parts; {}",

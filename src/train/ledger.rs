@@ -6,9 +6,9 @@ use std::time::Duration;
 use web_time::Instant;
 
 use super::suspicion::{Suspicion, Watch};
-use super::{PretrainOptions, Progress, StepMetrics, TrainError, Trainer};
+use super::{PretrainOptions, Progress, Snapshot, StepMetrics, TrainError, Trainer};
 use crate::data::Batcher;
-use crate::optimizer::{Culprit, OnNan};
+use crate::optimizer::Culprit;
 
 /// Steps in a row that are left out before a run that skips them gives up.
 const MOST_LEFT_OUT: u64 = 10;
@@ -55,6 +55,8 @@ pub(super) struct Ledger<'a> {
     loops: VecDeque<Duration>,
     steps: u64,
     left_out_in_a_row: u64,
+    /// Steps so far after which the schedule stood still.
+    skipped: u64,
     batch_tokens: usize,
     watch: Watch,
     /// Not told yet.
@@ -62,12 +64,27 @@ pub(super) struct Ledger<'a> {
 }
 
 impl<'a> Ledger<'a> {
-    /// Of a run that goes on after `steps` steps, which took the time `before`.
-    pub fn new(options: &'a PretrainOptions, batch_tokens: usize, steps: u64, before: Duration) -> Self {
-        let (clock, loops) = (Clock::new(before), VecDeque::new());
-        let (watch, suspicion) = (Watch::default(), None);
-        let last = before;
-        Self { clock, options, last, loops, steps, left_out_in_a_row: 0, batch_tokens, watch, suspicion }
+    /// Of a run that goes on from `start`.
+    pub fn new(options: &'a PretrainOptions, batch_tokens: usize, start: &Snapshot) -> Self {
+        let scale = options.optimizer.loss_scale.map(|scale| scale.go_on_from(start.loss_scale));
+        let (in_a_row, skipped) = scale.map_or((0, 0), |scale| (scale.skipped_in_a_row, scale.skipped));
+        Self {
+            clock: Clock::new(start.elapsed),
+            options,
+            last: start.elapsed,
+            loops: VecDeque::new(),
+            steps: start.step,
+            left_out_in_a_row: in_a_row.into(),
+            skipped: skipped.into(),
+            batch_tokens,
+            watch: Watch::default(),
+            suspicion: None,
+        }
+    }
+
+    /// The learning rate of a step after what was told so far.
+    fn learning_rate(&self, step: u64) -> f64 {
+        self.options.schedule.learning_rate(step.saturating_sub(self.skipped))
     }
 
     /// To what it was, but for the time.
@@ -91,12 +108,13 @@ impl<'a> Ledger<'a> {
             let Some(culprit) = record.culprit else {
                 self.left_out_in_a_row = 0;
                 let losses = [record.lm_example_loss, record.next_sentence_loss];
-                let rate = self.options.schedule.learning_rate(record.step.into());
+                let rate = self.learning_rate(record.step.into());
                 self.suspicion = self.watch.see(losses, rate).or(self.suspicion);
                 continue;
             };
             self.left_out_in_a_row += 1;
-            if self.options.optimizer.on_nan == OnNan::Stop || self.left_out_in_a_row == MOST_LEFT_OUT {
+            self.skipped += u64::from(self.options.optimizer.loss_scale.is_some());
+            if self.options.optimizer.halts() || self.left_out_in_a_row >= MOST_LEFT_OUT {
                 let step = u64::from(record.step);
                 return Err(diverged(trainer, batcher, step, culprit, self.left_out_in_a_row));
             }
@@ -124,7 +142,8 @@ impl<'a> Ledger<'a> {
                 .then(|| mean(|m| m.next_sentence_accuracy)),
             grad_norm: mean(|m| m.grad_norm),
             left_out: (metrics.len() - made.len()) as u64,
-            learning_rate: options.schedule.learning_rate(self.steps) as f32,
+            loss_scale: metrics.last().and_then(|record| record.loss_scale),
+            learning_rate: self.learning_rate(self.steps) as f32,
             tokens_per_second: (metrics.len() * self.batch_tokens) as f64 / seconds.max(1e-9),
             elapsed: self.clock.elapsed(),
         })

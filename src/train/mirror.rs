@@ -85,8 +85,8 @@ impl Mirror {
         let reduction = Reduction::new(first, links.len(), &tensors, distribution, clip_norm);
         let weights = others.iter().any(|other| !is_like(first.gpu(), other.gpu()));
         let weights = weights.then(|| Broadcast {
-            down: readbacks(first, &first.step().weights.slabs),
-            up: others.iter().map(|other| uploads(other, &other.step().weights.slabs)).collect(),
+            down: readbacks(first, &updated(first)),
+            up: others.iter().map(|other| uploads(other, &updated(other))).collect(),
         });
         let clocks = Clocks { gradients: vec![Default::default(); links.len()], ..Clocks::default() };
         Self { others, links, reduction, weights, clocks }
@@ -221,6 +221,13 @@ impl Link {
             (start, down) = (pack.end, rest);
         }
     }
+}
+
+/// What an update leaves for the next step's gradients.
+fn updated(trainer: &Trainer) -> Vec<Tensor> {
+    let step = trainer.step();
+    let loss_scale = step.loss_scaling.iter().map(|scaling| &scaling.state);
+    step.weights.slabs.iter().chain(loss_scale).copied().collect()
 }
 
 /// Do both round alike?

@@ -27,11 +27,11 @@ pub(super) struct OnDevice {
 
 impl OnDevice {
     /// Writes a state to all replicas; the result is the number of steps done.
-    pub fn restore(&self, snapshot: &Snapshot) -> Result<u64, TrainError> {
+    pub fn restore(&self, snapshot: &Snapshot, options: &PretrainOptions) -> Result<u64, TrainError> {
         for other in self.mirror.iter().flat_map(Mirror::others) {
-            snapshot.restore(other)?;
+            snapshot.restore(other, options)?;
         }
-        snapshot.restore(&self.trainer)
+        snapshot.restore(&self.trainer, options)
     }
 
     /// One step on all parts of a batch; see [`Trainer::submit`].

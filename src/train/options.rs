@@ -50,11 +50,15 @@ impl PretrainOptions {
     /// Are all numbers in their ranges?
     ///
     /// # Errors
-    /// [`TrainError::Config`], [`TrainError::Optimizer`] or [`TrainError::Option`] names the first that is not.
+    /// [`TrainError::Config`], [`TrainError::Optimizer`] or [`TrainError::Option`] names the first that is not;
+    /// [`TrainError::CompatWithLossScale`].
     pub fn check(&self) -> Result<(), TrainError> {
         self.config.validate()?;
         self.optimizer.check()?;
         self.schedule.check()?;
+        if self.optimizer.loss_scale.is_some() && self.distribution.compat.is_some() {
+            return Err(TrainError::CompatWithLossScale);
+        }
         if self.steps_per_loop > MOST_STEPS_PER_LOOP {
             let (option, value) = ("steps_per_loop", self.steps_per_loop as u64);
             return Err(TrainError::Option { option, value, expected: "at most 65536" });
@@ -213,12 +217,27 @@ pub struct Progress {
     pub grad_norm: f32,
     /// Steps left out of training and of these means, as a loss or a gradient of theirs was not finite.
     pub left_out: u64,
+    /// What the loss of the next step is scaled with, where it is.
+    pub loss_scale: Option<f32>,
     /// The rate of the next step, as the reference logs it.
     pub learning_rate: f32,
     /// Tokens trained on in a second, padding included.
     pub tokens_per_second: f64,
     /// Time spent training since the first step, before an interruption too; pauses are left out.
     pub elapsed: Duration,
+}
+
+impl Progress {
+    /// What there is to say of steps that were left out, if any were.
+    pub fn left_out_notice(&self) -> Option<String> {
+        let Self { step, left_out, loss_scale, .. } = self;
+        let were = if *left_out == 1 { "was" } else { "were" };
+        let scale = loss_scale.map(|scale| format!(" The loss scale of the next step is {scale}."));
+        let scale = scale.unwrap_or_default();
+        (*left_out > 0).then(|| {
+            format!("{left_out} of the steps up to {step} {were} left out: a loss or a gradient was not finite.{scale}")
+        })
+    }
 }
 
 /// The answer to an [`Event`].
@@ -249,7 +268,8 @@ pub struct Trained {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::optimizer::OptimizerKind;
+    use crate::optimizer::{LossScale, OptimizerKind};
+    use crate::train::SeedCompat;
 
     fn options(total_steps: u64, steps_per_epoch: u64, num_eval_per_epoch: u64) -> PretrainOptions {
         PretrainOptions {
@@ -268,6 +288,15 @@ mod tests {
             device: DeviceOptions::default(),
             distribution: Distribution::default(),
         }
+    }
+
+    #[test]
+    fn scaled_gradients_are_not_clipped_before_they_are_summed() {
+        let mut options = options(40, 20, 4);
+        options.optimizer.loss_scale = Some(LossScale::Dynamic);
+        assert!(options.check().is_ok());
+        options.distribution.compat = Some(SeedCompat::default());
+        assert!(matches!(options.check(), Err(TrainError::CompatWithLossScale)));
     }
 
     #[test]

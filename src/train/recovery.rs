@@ -138,7 +138,7 @@ impl<'a> Recovery<'a> {
     /// # Errors
     /// [`TrainError::OtherModel`], where they are of another one.
     pub fn write_state(&self, device: &OnDevice) -> Result<u64, TrainError> {
-        device.restore(&self.kept.snapshot)
+        device.restore(&self.kept.snapshot, self.setup.options)
     }
 
     /// Puts a run onto a new device, as it was when it was kept.

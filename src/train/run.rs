@@ -159,7 +159,7 @@ impl<'a> PretrainRun<'a> {
         batcher.parts(step.min(options.schedule.total_steps - 1))?;
         let mut untrained = merge(initial_weights(options, &unigram), start.weights.clone());
         let evaluated = if start.evaluated { step } else { 0 };
-        let ledger = Ledger::new(options, batcher.batch_tokens(), step, start.elapsed);
+        let ledger = Ledger::new(options, batcher.batch_tokens(), &start);
         let mut recovery = Recovery::new(setup, start, ledger.clone());
         let device = recovery.first_device(tell).await?;
         recovery.write_state(&device)?;
@@ -185,7 +185,8 @@ impl<'a> PretrainRun<'a> {
     /// Calls functions on the gradients of an explicit all-reduce ([`Distribution::explicit_allreduce`](super::Distribution::explicit_allreduce)), on the host:
     /// `pre_allreduce_callbacks` in their order on those of every replica, `post_allreduce_callbacks` on their sum. The
     /// sum is clipped after all of them; with [`compat`](super::Distribution::compat) every replica's gradients are before, and the sum
-    /// never. Steps that are done again after a loss of the device are passed through them again.
+    /// never. Steps that are done again after a loss of the device are passed through them again. Where the loss is scaled,
+    /// gradients are still scaled before and after.
     ///
     /// ```
     /// use wgpu_bert::train::{AllReduceCallback, Control, PretrainRun, TrainError, Trained};

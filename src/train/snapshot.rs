@@ -5,9 +5,12 @@ use std::time::Duration;
 use super::run::{initial_tensors, merge};
 use super::{PretrainOptions, TrainError, Trainer};
 use crate::checkpoint::{CheckpointError, NamedTensor, TensorFile, safetensors};
+use crate::optimizer::{LossScaleState, RATES_KEPT};
 
 /// Before the names of moments in a file.
 const MOMENTS: [&str; 2] = ["first_moments.", "second_moments."];
+/// The name in a file of a tensor of four numbers, those of a [`LossScaleState`].
+pub(super) const LOSS_SCALE: &str = "loss_scale";
 
 /// Weights and moments after some steps. With the run's options and data, which it does not hold, everything a run
 /// needs to go on: the order of the data, dropout and the learning rate follow from the step's number.
@@ -25,6 +28,8 @@ pub struct Snapshot {
     pub first_moments: Vec<NamedTensor>,
     /// Its second moments.
     pub second_moments: Vec<NamedTensor>,
+    /// What the loss is scaled with, where it is.
+    pub loss_scale: Option<LossScaleState>,
 }
 
 impl Snapshot {
@@ -38,7 +43,15 @@ impl Snapshot {
             data: vec![0.0; tensor.data.len()],
         };
         let [first_moments, second_moments] = [(); 2].map(|()| weights.iter().map(zeros).collect());
-        Self { step: 0, elapsed: Duration::ZERO, evaluated: false, weights, first_moments, second_moments }
+        Self {
+            step: 0,
+            elapsed: Duration::ZERO,
+            evaluated: false,
+            weights,
+            first_moments,
+            second_moments,
+            loss_scale: None,
+        }
     }
 
     /// The state of a trainer after the steps submitted to it, with the weights that it trains.
@@ -50,11 +63,23 @@ impl Snapshot {
         }
         let weights = trainer.read_arena(&plan.weights).await?;
         let [first_moments, second_moments] = moments;
-        Ok(Self { step, elapsed: Duration::ZERO, evaluated: false, weights, first_moments, second_moments })
+        let loss_scale = match plan.loss_scaling {
+            Some(scaling) => Some(LossScaleState::from_words(trainer.read_words(scaling.state).await?)),
+            None => None,
+        };
+        Ok(Self {
+            step,
+            elapsed: Duration::ZERO,
+            evaluated: false,
+            weights,
+            first_moments,
+            second_moments,
+            loss_scale,
+        })
     }
 
-    /// Write the state to a trainer of the same model; the result is the number of steps done.
-    pub(super) fn restore(&self, trainer: &Trainer) -> Result<u64, TrainError> {
+    /// Write the state to a trainer of the same model in a run with these options; the result is the number of steps done.
+    pub(super) fn restore(&self, trainer: &Trainer, options: &PretrainOptions) -> Result<u64, TrainError> {
         let plan = trainer.step();
         let all = [&self.weights, &self.first_moments, &self.second_moments];
         for tensors in all {
@@ -65,12 +90,24 @@ impl Snapshot {
         {
             trainer.write_arena(arena, tensors);
         }
+        if let (Some(scale), Some(scaling)) = (options.optimizer.loss_scale, plan.loss_scaling) {
+            let state = scale.go_on_from(self.loss_scale);
+            let write = |tensor, words: &[u32]| trainer.gpu().write(&trainer.program().range(tensor), words);
+            write(scaling.state, &state.to_words());
+            // The rates of the updates to come, of which every skipped one left its own to the next.
+            let mut history = vec![[0; 4]; RATES_KEPT];
+            for step in self.step.saturating_sub(state.skipped.into())..self.step {
+                let rates = options.optimizer.step_words(&options.schedule, step);
+                history[step as usize % RATES_KEPT] = rates.map(f32::to_bits);
+            }
+            write(scaling.history, history.as_flattened());
+        }
         Ok(self.step)
     }
 
     /// The state as a safetensors file: weights by their names, moments by theirs behind `first_moments.` and
-    /// `second_moments.`. The step, the time and whether it
-    /// was evaluated are not in it.
+    /// `second_moments.`, and as `loss_scale` the scale, good steps, steps skipped in a row and in all. The step, the time
+    /// and whether it was evaluated are not in it.
     ///
     /// # Errors
     /// [`CheckpointError::Unstorable`], for tensors that no run made.
@@ -80,6 +117,11 @@ impl Snapshot {
             tensors
                 .extend(moments.into_iter().map(|m| NamedTensor { name: prefix.to_owned() + &m.name, ..m }));
         }
+        if let Some(state) = self.loss_scale {
+            let counts = [state.good_steps, state.skipped_in_a_row, state.skipped].map(|count| count as f32);
+            let data = [&[state.scale], &counts[..]].concat();
+            tensors.push(NamedTensor { name: LOSS_SCALE.into(), shape: vec![data.len()], data });
+        }
         safetensors::write(&tensors)
     }
 
@@ -87,7 +129,8 @@ impl Snapshot {
     /// messages.
     ///
     /// # Errors
-    /// [`CheckpointError::NotSafetensors`] or [`CheckpointError::TensorType`].
+    /// [`CheckpointError::NotSafetensors`], [`CheckpointError::TensorType`], or [`CheckpointError::UnusableCheckpoint`] where
+    /// the loss scale is none.
     pub fn from_safetensors(
         step: u64,
         elapsed: Duration,
@@ -102,8 +145,13 @@ impl Snapshot {
             weights: vec![],
             first_moments: vec![],
             second_moments: vec![],
+            loss_scale: None,
         };
         for name in file.names() {
+            if name == LOSS_SCALE {
+                snapshot.loss_scale = Some(loss_scale(&file.f32(name)?.data, step, source_name)?);
+                continue;
+            }
             let [first, second] = MOMENTS.map(|prefix| name.strip_prefix(prefix));
             let (list, short) = match (first, second) {
                 (Some(short), _) => (&mut snapshot.first_moments, short),
@@ -126,6 +174,25 @@ impl Snapshot {
     }
 }
 
+fn loss_scale(data: &[f32], steps: u64, source_name: &str) -> Result<LossScaleState, CheckpointError> {
+    let is_count = |count: &f32| (0.0..=steps as f32).contains(count) && count.fract() == 0.0;
+    match data {
+        [scale, counts @ ..] if counts.len() == 3 && scale.is_normal() && *scale > 0.0 => {
+            counts.iter().all(is_count).then(|| LossScaleState {
+                scale: *scale,
+                good_steps: counts[0] as u32,
+                skipped_in_a_row: counts[1] as u32,
+                skipped: counts[2] as u32,
+            })
+        }
+        _ => None,
+    }
+    .ok_or_else(|| CheckpointError::UnusableCheckpoint {
+        folder: source_name.into(),
+        problem: format!("its loss scale and three counts of steps are {data:?}"),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,11 +208,42 @@ mod tests {
             weights: vec![tensor("a", 1.0), tensor("b", 2.0)],
             first_moments: vec![tensor("a", 3.0), tensor("b", 4.0)],
             second_moments: vec![tensor("a", 5.0), tensor("b", 6.0)],
+            loss_scale: Some(LossScaleState {
+                scale: 4096.0,
+                good_steps: 4,
+                skipped_in_a_row: 0,
+                skipped: 3,
+            }),
         };
         assert!(snapshot.is_finite());
         let bytes = snapshot.clone().into_safetensors().unwrap();
         assert_eq!(Snapshot::from_safetensors(7, snapshot.elapsed, &bytes, "state").unwrap(), snapshot);
         assert!(Snapshot::from_safetensors(7, snapshot.elapsed, &bytes[..bytes.len() - 1], "state").is_err());
+        let without = Snapshot { loss_scale: None, ..snapshot.clone() };
+        let bytes = without.clone().into_safetensors().unwrap();
+        assert_eq!(Snapshot::from_safetensors(7, without.elapsed, &bytes, "state").unwrap(), without);
         assert!(!Snapshot { weights: vec![tensor("a", f32::NAN)], ..snapshot }.is_finite());
+    }
+
+    #[test]
+    fn a_loss_scale_that_is_none_is_refused() {
+        for data in [
+            &[0.0, 0.0, 0.0, 0.0][..],
+            &[f32::NAN, 0.0, 0.0, 0.0],
+            &[f32::INFINITY, 0.0, 0.0, 0.0],
+            &[-2.0, 0.0, 0.0, 0.0],
+            &[2.0, 0.5, 0.0, 0.0],
+            &[2.0, 0.0, 0.0, -1.0],
+            &[2.0, 0.0, 0.0, 8.0],
+            &[2.0, 0.0, f32::NAN, 0.0],
+            &[2.0, 0.0, 0.0],
+            &[],
+        ] {
+            let shape = vec![data.len()];
+            let tensor = NamedTensor { name: LOSS_SCALE.into(), shape, data: data.to_vec() };
+            let bytes = safetensors::write(&[tensor]).unwrap();
+            let error = Snapshot::from_safetensors(7, Duration::ZERO, &bytes, "state").unwrap_err();
+            assert!(error.to_string().contains("state cannot be used: its loss scale"), "{error}");
+        }
     }
 }

@@ -22,10 +22,11 @@ pub fn first_events(wall_time: f64, steps_before: u64) -> Vec<u8> {
     bytes
 }
 
-/// The event of some steps: their means as scalars, under the reference's tags.
+/// The event of some steps: their means as scalars, under the reference's tags, and the `loss_scale` where there is one.
 pub fn scalars(wall_time: f64, progress: &Progress) -> Vec<u8> {
     let mut values = vec![("learning_rate", progress.learning_rate), ("training_loss", progress.loss)];
     values.extend(metrics(progress));
+    values.extend(progress.loss_scale.map(|scale| ("loss_scale", scale)));
     event(wall_time, progress.step, values)
 }
 
@@ -174,6 +175,7 @@ mod tests {
             next_sentence_accuracy: Some(0.0),
             grad_norm: 2.0,
             left_out: 0,
+            loss_scale: None,
             learning_rate: 1e-3,
             tokens_per_second: 1.0,
             elapsed: Duration::ZERO,
@@ -211,6 +213,12 @@ mod tests {
             ("next_sentence_loss", 0.625),
         ];
         assert_eq!(values, expected);
+        let scaled = Progress { loss_scale: Some(512.0), ..progress() };
+        let told = events(&scalars(12.5, &scaled));
+        let Some(What::Summary(summary)) = &told[0].what else { panic!("{told:?}") };
+        let last = summary.value.last().unwrap();
+        assert_eq!((summary.value.len(), &*last.tag, last.simple_value), (7, "loss_scale", Some(512.0)));
+        assert_eq!(training_summary(&scaled, None, None), training_summary(&progress(), None, None));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::gpu::{Gpu, GpuError, Program, Readback, Tensor, UploadRing};
 use crate::model::config::BertConfig;
 use crate::model::parameters::Arena;
 use crate::model::{BatchShape, PartSums, StepKind, StepPlan};
-use crate::ops::RECORD_WORDS;
+use crate::ops::{NORM_WORDS, RECORD_WORDS};
 use crate::optimizer::Culprit;
 
 /// Uploads under way at once: the host prepares a batch while the device works on the one before.
@@ -34,6 +34,8 @@ pub struct StepMetrics {
     pub grad_norm: f32,
     /// Why the update was left out, if it was.
     pub culprit: Option<Culprit>,
+    /// What the loss of the next step is scaled with, where it is.
+    pub loss_scale: Option<f32>,
 }
 
 /// A compiled step with its buffers.
@@ -256,6 +258,7 @@ impl Trainer {
                 next_sentence_accuracy: value(3),
                 grad_norm: value(4),
                 culprit: Culprit::from_word(record[6]),
+                loss_scale: Some(value(7)).filter(|scale| *scale != 0.0),
             }
         };
         Ok(words.chunks_exact(RECORD_WORDS).map(record).collect())
@@ -268,9 +271,8 @@ impl Trainer {
     /// What the device says.
     pub async fn halted(&self) -> Result<Option<(u64, Culprit)>, GpuError> {
         let Some(norm) = self.step.norm.filter(|norm| norm.halts) else { return Ok(None) };
-        let words = self.read(norm.tensor).await?;
-        let culprit = Culprit::from_word(words[3].to_bits());
-        Ok(culprit.map(|culprit| (words[4].to_bits().into(), culprit)))
+        let [.., why, step, _] = self.read_words::<NORM_WORDS>(norm.tensor).await?;
+        Ok(Culprit::from_word(why).map(|culprit| (step.into(), culprit)))
     }
 
     /// Read an arena: weights, gradients or moments, by parameter.
@@ -288,6 +290,18 @@ impl Trainer {
             data: slabs[p.slab][p.offset..][..p.len()].to_vec(),
         };
         Ok(self.step.table.parameters.iter().map(tensor).collect())
+    }
+
+    /// Read a small tensor of the plan, whose words need not be floats.
+    ///
+    /// # Errors
+    /// What the device says.
+    ///
+    /// # Panics
+    /// When it has another length: a mistake in the caller.
+    pub(super) async fn read_words<const N: usize>(&self, tensor: Tensor) -> Result<[u32; N], GpuError> {
+        let words = self.gpu.read(&self.program.range(tensor)).await?;
+        Ok(words.try_into().expect("as many words as the tensor has"))
     }
 
     /// Read a tensor of the plan.

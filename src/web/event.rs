@@ -48,6 +48,12 @@ pub enum RunEvent {
         #[serde(skip_serializing_if = "Option::is_none")]
         next_sentence_accuracy: Option<f32>,
         grad_norm: f32,
+        /// Absent where there are none.
+        #[serde(skip_serializing_if = "is_none")]
+        left_out: u64,
+        /// Absent where the loss is not scaled.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        loss_scale: Option<f32>,
         learning_rate: f32,
         tokens_per_second: f64,
         elapsed_seconds: f64,
@@ -74,6 +80,10 @@ pub enum RunEvent {
         step: u64,
         stopped: bool,
     },
+}
+
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 /// What examples are for.
@@ -214,6 +224,8 @@ impl From<Progress> for RunEvent {
             next_sentence_loss: progress.next_sentence_loss,
             next_sentence_accuracy: progress.next_sentence_accuracy,
             grad_norm: progress.grad_norm,
+            left_out: progress.left_out,
+            loss_scale: progress.loss_scale,
             learning_rate: progress.learning_rate,
             tokens_per_second: progress.tokens_per_second,
             elapsed_seconds: progress.elapsed.as_secs_f64(),

@@ -166,6 +166,7 @@ async fn train(
     let on_event = async |event: Event, running: &mut Running<'_>| {
         let notice = match &event {
             Event::Started(started) => started.notice.clone(),
+            Event::Progress(progress) => progress.left_out_notice(),
             _ => None,
         };
         let told = match &event {

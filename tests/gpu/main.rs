@@ -14,6 +14,7 @@ mod evaluate;
 mod golden;
 mod harness;
 mod layer_norm;
+mod loss_scale;
 mod matmul;
 mod metrics;
 mod mirrored;

@@ -18,7 +18,7 @@ fn a_record_holds_scaled_sums_norm_step_and_verdict() {
             words.extend([slot, step]);
             let scalars = bench.words("scalars", &words);
             let scalar = |word| Scalar { tensor: scalars, word };
-            let norm = bench.input("norm", &[7.5, 1.0, 1.0, f32::from_bits(9), 3.0]);
+            let norm = bench.input("norm", &[7.5, 1.0, 1.0, f32::from_bits(9), 3.0, 64.0]);
             let values = [mlm_rows, mlm_rows, nsp_rows.unwrap_or(0), nsp_rows.unwrap_or(0)]
                 .map(|rows| random.vec(rows));
             let mut rows = |i: usize| RowMetrics {
@@ -47,7 +47,10 @@ fn a_record_holds_scaled_sums_norm_step_and_verdict() {
                 assert_close(&format!("sum {i} of {mlm_rows}"), &record[i..=i], &[want], 1e-5);
             }
             assert_eq!(record[4], 7.5);
-            assert_eq!(record[5..].iter().map(|word| word.to_bits()).collect::<Vec<_>>(), [step, 9, 0]);
+            assert_eq!(
+                record[5..].iter().map(|word| word.to_bits()).collect::<Vec<_>>(),
+                [step, 9, 64_f32.to_bits()]
+            );
         }
     }
 }

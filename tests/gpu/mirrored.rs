@@ -3,7 +3,7 @@
 use wgpu_bert::checkpoint::{TensorFile, names::read_parameters};
 use wgpu_bert::data::{Features, InstanceSet, PythonRandom};
 use wgpu_bert::gpu::{DeviceOptions, Precision};
-use wgpu_bert::optimizer::{OptimizerKind, OptimizerOptions, Schedule};
+use wgpu_bert::optimizer::{LossScale, LossScaleState, OptimizerKind, OptimizerOptions, Schedule};
 use wgpu_bert::strategy::{Algorithm, AllReduce, StrategyRequest, get_distribution_strategy};
 use wgpu_bert::train::{
     Control, Distribution, Event, OutputBiasInit, PretrainOptions, Snapshot, TrainError, run_bert_pretrain,
@@ -197,7 +197,10 @@ fn two_makes() {
     let options = PretrainOptions {
         config: folder.config(),
         batch_size: 16,
-        optimizer: OptimizerOptions::new(OptimizerKind::AdamW),
+        optimizer: OptimizerOptions {
+            loss_scale: Some(LossScale::Dynamic),
+            ..OptimizerOptions::new(OptimizerKind::AdamW)
+        },
         schedule: Schedule {
             init_lr: number("init_lr"),
             end_lr: number("end_lr"),
@@ -219,7 +222,9 @@ fn two_makes() {
     let start = folder.bytes("start.safetensors");
     let start = TensorFile::parse(&start, "start.safetensors").expect("start");
     let start = read_parameters(&options.config, &start).expect("parameters");
-    let start = Snapshot::start_from(&options, start);
+    // The scale grows on the way, and both must know.
+    let scale = LossScaleState { scale: 32768.0, good_steps: 1995, skipped_in_a_row: 0, skipped: 0 };
+    let start = Snapshot { loss_scale: Some(scale), ..Snapshot::start_from(&options, start) };
     let mut losses = Vec::new();
     let run = run_bert_pretrain(
         Some(&strategy),
@@ -230,6 +235,8 @@ fn two_makes() {
         async |event, running| {
             if let Event::Progress(progress) = event {
                 losses.push(f64::from(progress.loss));
+                let grown = progress.step >= 5;
+                assert_eq!(progress.loss_scale, Some(if grown { 65536.0 } else { 32768.0 }));
                 if progress.step == STEPS as u64 {
                     running.snapshot().await.expect("all replicas are alike");
                 }

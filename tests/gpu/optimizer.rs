@@ -121,7 +121,7 @@ impl<'a> Arena<'a> {
             step: Scalar { tensor: bench.plan.persistent("number of the step", 2), word: 1 },
         };
         let rates = Scalar { tensor: step, word: 3 };
-        let norm = plan_update(&mut bench.plan, &options, &slabs, variables, rates, guarded);
+        let norm = plan_update(&mut bench.plan, &options, &slabs, variables, rates, guarded, None);
         let program = pollster::block_on(bench.plan.compile(&device.gpu)).expect("compile");
         program.fill(&device.gpu, POISON);
         let (variables, slab_lens) = (variables.to_vec(), slab_lens.to_vec());
@@ -137,7 +137,7 @@ impl<'a> Arena<'a> {
             program,
             steps_done: 0,
         };
-        arena.put(arena.norm.tensor, &[0.0; 5]);
+        arena.put(arena.norm.tensor, &[0.0; 6]);
         arena.put(guarded.mlm_loss, &[1.0; 150]);
         arena.put(guarded.nsp_loss.unwrap(), &[1.0; 8]);
         let zeros: Vec<_> = weights.iter().map(|w| vec![0.0; w.len()]).collect();

@@ -113,7 +113,7 @@ fn the_reference_trajectory_with_lamb() {
     trajectory("lamb", OptimizerKind::Lamb, 1, 150, Precision::F32);
 }
 
-fn small() -> (BertConfig, BatchShape) {
+pub fn small() -> (BertConfig, BatchShape) {
     let config = BertConfig {
         hidden_size: 24,
         num_attention_heads: 3,
@@ -126,7 +126,7 @@ fn small() -> (BertConfig, BatchShape) {
     (config, BatchShape { batch_size: 4, seq_length: 13, predictions: 3 })
 }
 
-fn random_batch(config: &BertConfig, shape: BatchShape, random: &mut Random) -> Batch {
+pub fn random_batch(config: &BertConfig, shape: BatchShape, random: &mut Random) -> Batch {
     let BatchShape { batch_size, seq_length, predictions } = shape;
     let mut below =
         |count: usize, limit: usize| -> Vec<u32> { (0..count).map(|_| random.below(limit) as u32).collect() };
@@ -156,7 +156,7 @@ fn small_trainer(device: &Device, kind: OptimizerKind, dropout: bool) -> Trainer
 }
 
 /// With weights to start from.
-fn started_trainer(device: &Device, config: &BertConfig, shape: BatchShape, task: StepKind) -> Trainer {
+pub fn started_trainer(device: &Device, config: &BertConfig, shape: BatchShape, task: StepKind) -> Trainer {
     let trainer = pollster::block_on(Trainer::new(device.gpu.clone(), config, shape, task)).expect("trainer");
     let table = ParameterTable::new(config, true, u64::MAX);
     let values = initial_values(&table, config.initializer_range, 5);
@@ -184,7 +184,7 @@ fn take_steps(trainer: &mut Trainer, count: u64, seed: u64) -> Vec<StepMetrics> 
     all
 }
 
-fn bits(trainer: &Trainer) -> Vec<u32> {
+pub fn bits(trainer: &Trainer) -> Vec<u32> {
     let weights = pollster::block_on(trainer.read_arena(&trainer.step().weights)).expect("weights");
     weights.iter().flat_map(|tensor| tensor.data.iter().map(|v| v.to_bits())).collect()
 }

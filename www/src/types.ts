@@ -320,6 +320,10 @@ export type TrainingEvent =
       readonly nextSentenceAccuracy?: number;
       /** Global norm of the gradients before clipping. */
       readonly gradNorm: number;
+      /** Steps whose update was left out, as a loss or a gradient was not finite; absent where there are none. */
+      readonly leftOut?: number;
+      /** What the loss of the next step is scaled with; absent without `fp16`. */
+      readonly lossScale?: number;
       /** Learning rate of the next step. */
       readonly learningRate: number;
       /** Padding included. */

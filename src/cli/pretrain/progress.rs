@@ -80,11 +80,8 @@ impl Reporter {
             let line = to_json("progress", &progress);
             self.failure = self.failure.take().or(output::result(line).err());
         }
-        if progress.left_out > 0 {
-            let Progress { left_out, step, .. } = progress;
-            self.teller()(&format!(
-                "{left_out} of the steps up to {step} were left out: a loss or a gradient was not finite."
-            ));
+        if let Some(notice) = progress.left_out_notice() {
+            self.teller()(&notice);
         }
         let Some(started) = &self.started else { return };
         let (losses, pace) = (losses(&progress, started), pace(&progress));
@@ -214,11 +211,12 @@ fn losses(progress: &Progress, started: &Started) -> String {
 /// How fast it goes, and how long it will take; at the end, how long it took.
 fn pace(progress: &Progress) -> String {
     let Progress { step, total_steps, learning_rate, tokens_per_second, elapsed, .. } = progress;
+    let scale = progress.loss_scale.map_or_else(String::new, |scale| format!("  scale {scale}"));
     let time = match step == total_steps {
         true => format!("{} in all", FormattedDuration(*elapsed)),
         false => format!("{} left", FormattedDuration(time_left(progress))),
     };
-    format!("lr {learning_rate:.2e}  {tokens_per_second:.0} tokens/s  {time}")
+    format!("lr {learning_rate:.2e}{scale}  {tokens_per_second:.0} tokens/s  {time}")
 }
 
 /// At the pace of the run so far.
@@ -252,6 +250,9 @@ pub fn to_json(kind: &str, progress: &Progress) -> Value {
     if progress.left_out > 0 {
         object["left_out"] = progress.left_out.into();
     }
+    if let Some(scale) = progress.loss_scale {
+        object["loss_scale"] = scale.into();
+    }
     object["learning_rate"] = progress.learning_rate.into();
     object["tokens_per_second"] = progress.tokens_per_second.into();
     object["elapsed_seconds"] = progress.elapsed.as_secs_f64().into();
@@ -273,6 +274,7 @@ mod tests {
             next_sentence_accuracy: Some(0.5),
             grad_norm: 2.0,
             left_out: 0,
+            loss_scale: None,
             learning_rate: 1.5e-3,
             tokens_per_second: 1234.5,
             elapsed: Duration::from_secs(10),
@@ -306,6 +308,8 @@ mod tests {
         assert_eq!(pace(&progress()), "lr 1.50e-3  1234 tokens/s  00:00:40 left");
         let end = Progress { step: 100, ..progress() };
         assert_eq!(pace(&end), "lr 1.50e-3  1234 tokens/s  00:00:10 in all");
+        let scaled = Progress { loss_scale: Some(32768.0), ..end };
+        assert_eq!(pace(&scaled), "lr 1.50e-3  scale 32768  1234 tokens/s  00:00:10 in all");
     }
 
     #[test]
@@ -326,5 +330,12 @@ mod tests {
         }
         let without = Progress { next_sentence_loss: None, next_sentence_accuracy: None, ..progress() };
         assert!(to_json("done", &without).get("next_sentence_loss").is_none());
+        assert!(object.get("left_out").is_none() && object.get("loss_scale").is_none());
+        let skipped = Progress { left_out: 1, loss_scale: Some(0.5), ..progress() };
+        let object = to_json("progress", &skipped);
+        assert_eq!((&object["left_out"], &object["loss_scale"]), (&1.into(), &0.5.into()));
+        let told = "1 of the steps up to 20 was left out: a loss or a gradient was not finite. The loss scale of the next \
+                    step is 0.5.";
+        assert_eq!(skipped.left_out_notice().as_deref(), Some(told));
     }
 }

@@ -123,6 +123,7 @@ fn every_flag_arrives() {
             config: BertConfig { hidden_dropout_prob: 0.0, attention_probs_dropout_prob: 0.2, ..base },
             batch_size: 8,
             optimizer: OptimizerOptions {
+                loss_scale: None,
                 kind: OptimizerKind::Lamb,
                 beta_1: 0.8,
                 beta_2: 0.9,
