@@ -2,6 +2,9 @@
 // other than the one they run on.
 import { DEBIAN_PACKAGES, TARGET } from "./wasm-toolchain.mjs";
 
+/** Open MPI, and what the binding to it is generated with. */
+const MPI_PACKAGES = ["openmpi-bin", "libopenmpi-dev", "clang", "libclang-dev"];
+
 /** The fields of an os-release file. */
 export function parseOsRelease(text) {
   return Object.fromEntries([...text.matchAll(/^(\w+)="?([^"\n]*)"?$/gm)].map(([, key, value]) => [key, value]));
@@ -19,7 +22,7 @@ export function isOlder(a, b) {
  *
  * `machine` has `platform` (Node's name), `osRelease` (its fields), whether there is `apt`, a `linker`, the Vulkan
  * `loader`, a `gpu` with a Vulkan driver, the software adapters `lavapipe` and `swiftshader`, the browsers `chromium`
- * and `firefox`, a Rust toolchain for `wasm`, and `mesaVersion` where dpkg knows one. `goals` are to build for the
+ * and `firefox`, an `mpi` to build for, a Rust toolchain for `wasm`, and `mesaVersion` where dpkg knows one. `goals` are to build for the
  * `web` and to `test`; to run natively always is one. The result's `steps` are `{ packages, why, needed, backports }`:
  * a step that is not `needed` only makes things better, and `backports` is the release whose backports suite is asked
  * first. `advice` is for the person, where there is no package that we could install.
@@ -50,6 +53,13 @@ export function plan(machine, goals) {
     steps.push({ packages: ["firefox-esr"], why: "the tests drive it", needed: true });
   } else if (lacksFirefox) {
     advice.push(`the tests need Firefox: install ${form}`);
+  }
+
+  // Elsewhere the tests of several processes are not run.
+  if (goals.test && machine.platform === "linux" && !machine.mpi) {
+    const why = "the tests start several processes through MPI";
+    if (machine.apt) steps.push({ packages: MPI_PACKAGES, why, needed: true });
+    else advice.push(`${why}: install Open MPI with what it takes to build for it, and libclang`);
   }
 
   if (goals.web && !machine.wasm) {

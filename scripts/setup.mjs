@@ -3,7 +3,8 @@
 //     node scripts/setup.mjs           a Rust toolchain (checked), a linker, and a Vulkan driver
 //     node scripts/setup.mjs --web     a Rust toolchain for WebAssembly
 //     node scripts/setup.mjs --test    all of that, both software adapters (Mesa's llvmpipe and Chromium's
-//                                      SwiftShader), and the browsers Chromium and Firefox
+//                                      SwiftShader), the browsers Chromium and Firefox, and
+//                                      Open MPI
 //
 // It looks first, says what is missing, and installs that through apt. Where everything is there it changes nothing
 // and needs no rights. Exit codes: 0 ready (or nothing we can do here), 1 an installation failed, 2 your turn.
@@ -32,6 +33,7 @@ function look() {
     swiftshader: drivers.swiftshader.length > 0,
     chromium: chromium !== undefined,
     firefox: firefox !== undefined,
+    mpi: ["mpirun", "mpicc", "clang"].every((program) => ask(program, "--version") !== undefined),
     wasm: findWasmToolchain() !== undefined,
     mesaVersion: ask("dpkg-query", "-W", "-f", "${Version}", "mesa-vulkan-drivers"),
   };

@@ -10,17 +10,18 @@ import { isOlder, parseOsRelease, plan } from "./plan.mjs";
 import { countTests } from "./results.mjs";
 
 const debian12 = { ID: "debian", VERSION_ID: "12" };
-const fresh = { platform: "linux", osRelease: debian12, apt: true, linker: true, loader: false, gpu: false, lavapipe: false, swiftshader: false, chromium: false, firefox: false, wasm: false };
-const complete = { ...fresh, loader: true, lavapipe: true, swiftshader: true, chromium: true, firefox: true, wasm: true, mesaVersion: "25.0.7-2~bpo12+1" };
+const fresh = { platform: "linux", osRelease: debian12, apt: true, linker: true, loader: false, gpu: false, lavapipe: false, swiftshader: false, chromium: false, firefox: false, mpi: false, wasm: false };
+const complete = { ...fresh, loader: true, lavapipe: true, swiftshader: true, chromium: true, firefox: true, mpi: true, wasm: true, mesaVersion: "25.0.7-2~bpo12+1" };
 const native = { test: false, web: false };
 const all = { test: true, web: true };
 const packages = (machine, goals) => plan(machine, goals).steps.map((step) => step.packages.join(" "));
 
 test("a fresh Debian 12 gets Mesa from backports, and browsers only for tests", () => {
   const compiler = "rustc-web cargo-web rust-web-src";
+  const mpi = "openmpi-bin libopenmpi-dev clang libclang-dev";
   assert.deepEqual(packages(fresh, native), ["libvulkan1 mesa-vulkan-drivers"]);
   assert.deepEqual(packages(fresh, { test: false, web: true }), ["libvulkan1 mesa-vulkan-drivers", compiler]);
-  assert.deepEqual(packages(fresh, all), ["libvulkan1 mesa-vulkan-drivers", "chromium", "firefox-esr", compiler]);
+  assert.deepEqual(packages(fresh, all), ["libvulkan1 mesa-vulkan-drivers", "chromium", "firefox-esr", mpi, compiler]);
   const [mesa, chromium] = plan(fresh, all).steps;
   assert.equal(mesa.backports, "bookworm");
   assert.equal(chromium.backports, undefined);
@@ -59,6 +60,12 @@ test("each browser is installed by itself", () => {
   assert.deepEqual(packages({ ...complete, chromium: false }, all), ["chromium"]);
   assert.deepEqual(packages({ ...complete, swiftshader: false }, all), ["chromium"]);
   assert.deepEqual(packages({ ...complete, firefox: false }, all), ["firefox-esr"]);
+});
+
+test("MPI is for tests alone", () => {
+  assert.deepEqual(packages({ ...complete, mpi: false }, { test: false, web: true }), []);
+  assert.deepEqual(packages({ ...complete, mpi: false }, all), ["openmpi-bin libopenmpi-dev clang libclang-dev"]);
+  assert.match(plan({ ...complete, apt: false, mpi: false }, all).advice.join(), /Open MPI/);
 });
 
 test("with a GPU only the loader is needed to run, and lavapipe still to test", () => {

@@ -80,7 +80,7 @@ function stages() {
   const cargo = (subcommand, ...args) => ({ command: "cargo", args: [subcommand, "--locked", ...args] });
   const gpu = cargo("test", "--test", "gpu");
   // What a run does around the kernels is the same with and without the checks in their shaders.
-  const runs = ["training", "resume", "callbacks", "evaluate", "run_plan", "distribution", "mirrored"].flatMap((name) => ["--skip", `${name}::`]);
+  const runs = ["training", "resume", "callbacks", "evaluate", "run_plan", "distribution", "mirrored", "all_reduce", "workers"].flatMap((name) => ["--skip", `${name}::`]);
   const kernels = cargo("test", "--test", "gpu", "--", ...runs);
   const node = (...args) => ({ command: process.execPath, args });
   const nodeTest = (...files) => ({ ...node("--test", "--test-reporter=spec", ...files), tests: true });
@@ -88,6 +88,13 @@ function stages() {
     const names = readdirSync(join(ROOT, folder)).filter((name) => name.endsWith(".test.mjs"));
     return names.map((name) => `${folder}/${name}`);
   };
+  // Everything else is the same with MPI.
+  const withMpi = (subcommand, ...args) => cargo(subcommand, "--features", "mpi", "--lib", "--bins", "--test", "mpi", ...args);
+  const ofMpi = [
+    { name: "clippy with MPI", ...withMpi("clippy", "--", "-D", "warnings") },
+    // One after another: each starts several processes.
+    { name: "tests with MPI", ...withMpi("test", "--", "--test-threads=1"), env: first.env(true), tests: true },
+  ].filter(() => process.platform === "linux");
   return [
     { name: "set-up script", ...nodeTest("scripts/setup.test.mjs") },
     { name: "format", command: "cargo", args: ["fmt", "--check"] },
@@ -97,6 +104,7 @@ function stages() {
     { name: "build", ...cargo("test", "--no-run") },
     { name: `all tests on ${first.name}`, ...cargo("test"), env: first.env(true), tests: true },
     { name: `GPU tests on ${first.name}, runtime checks off`, ...kernels, env: first.env(false), tests: true },
+    ...ofMpi,
     ...others.flatMap(({ name, env }) => [
       { name: `GPU tests on ${name}`, ...gpu, env: env(true), tests: true },
       { name: `GPU tests on ${name}, runtime checks off`, ...kernels, env: env(false), tests: true },

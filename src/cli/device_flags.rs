@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use wgpu_bert::gpu::{DeviceOptions, KernelFamily, Survey, survey};
-use wgpu_bert::strategy::{Strategy, StrategyError, get_distribution_strategy};
+use wgpu_bert::strategy::{Strategy, StrategyError, StrategyRequest, get_distribution_strategy};
 
 use super::output;
 use super::pretrain::positive;
@@ -11,7 +11,8 @@ use super::pretrain::positive;
 #[derive(Args)]
 #[command(rename_all = "snake_case", next_help_heading = "Device")]
 pub struct StrategyFlags {
-    /// auto, one_device, or mirrored: a replica of the model on each of several adapters, for an equal part of every batch
+    /// auto, one_device, or mirrored: a replica of the model on each of several adapters, for an equal part of every batch; or
+    /// multi_worker_mirrored: the same on several hosts, by the processes that mpirun starts
     #[arg(long, alias = "ds", value_name = "NAME", default_value = "auto")]
     distribution_strategy: String,
     /// Index of an adapter, or a part of its name; `wgpu-bert devices` lists them. For mirrored several, with commas
@@ -59,6 +60,11 @@ enum Kernels {
 }
 
 impl DeviceFlags {
+    /// Is the run one of several processes?
+    pub fn is_multi_worker(&self) -> bool {
+        self.strategy.distribution_strategy.parse().ok() == Some(StrategyRequest::MultiWorkerMirrored)
+    }
+
     /// The guard: comes before any file is opened. Tells the strategy's notice.
     pub fn strategy(&self) -> Result<Strategy, StrategyError> {
         let strategy = self.strategy.strategy(&pollster::block_on(survey()))?;

@@ -9,7 +9,7 @@ use serde_json::json;
 use wgpu_bert::checkpoint::CheckpointError;
 use wgpu_bert::data;
 use wgpu_bert::model::config::ConfigError;
-use wgpu_bert::strategy::StrategyError;
+use wgpu_bert::strategy::{StrategyError, WorkersError};
 use wgpu_bert::train::TrainError;
 use wgpu_bert::train::self_test::SelfTestError;
 
@@ -17,6 +17,8 @@ use super::output;
 
 /// The exit code of a device that failed, or computes wrong numbers.
 const DEVICE_FAILED: u8 = 4;
+/// The exit code where another process has failed.
+const OTHER_FAILED: u8 = 1;
 /// The exit code of a run whose loss, gradients or weights are no numbers.
 pub const DIVERGED: u8 = 5;
 
@@ -136,6 +138,10 @@ pub enum CliError {
         HumanBytes(*needed)
     )]
     NoRoom { dir: PathBuf, free: u64, needed: u64 },
+    #[error(
+        "other than rank 0, this one was started so:\n  {}\nGive all ranks the same options and data.", changes.join("\n  ")
+    )]
+    OtherThanRank0 { changes: Vec<String> },
     #[error("cannot read stdin: {0}")]
     Stdin(io::Error),
     #[error("There is no text: give one with [MASK] as an argument, or on stdin.")]
@@ -150,6 +156,8 @@ pub enum CliError {
     Interrupted { told: String },
     #[error(transparent)]
     Strategy(#[from] StrategyError),
+    #[error(transparent)]
+    Workers(#[from] WorkersError),
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
@@ -206,6 +214,7 @@ impl CliError {
             | Self::SelfTest(SelfTestError::Gpu(_))
             | Self::WrongNumbers { .. } => DEVICE_FAILED,
             Self::Interrupted { .. } => 130,
+            Self::Workers(_) | Self::Train(TrainError::Workers(_)) => OTHER_FAILED,
             _ if self.strategy().is_some() => 3,
             _ => 2,
         }

@@ -1,7 +1,7 @@
 //! The command line: one thin file per subcommand.
 //!
-//! Human text goes to stderr, results to stdout. Exit codes: 0 done, 2 bad usage or input, 3 no strategy,
-//! 4 device failure, 5 diverged, 130 Ctrl-C.
+//! Human text goes to stderr, results to stdout. Exit codes: 0 done, 1 another process of the run failed,
+//! 2 bad usage or input, 3 no strategy, 4 device failure, 5 diverged, 130 Ctrl-C.
 
 mod argv;
 mod bench;

@@ -9,7 +9,8 @@ const REFUSED: &[(&[&str], &str)] = &[
     (&["tpu"], "a TPU is not reached through WebGPU; leave it out and a GPU is taken"),
     (
         &["worker_hosts", "task_index"],
-        "this version trains on one machine; for several adapters use --distribution_strategy mirrored",
+        "mpirun knows the hosts and which of its processes each is: use --distribution_strategy multi_worker_mirrored under \
+         `mpirun --hostfile HOSTS`",
     ),
     (
         &["loss_scale", "ls", "fp16_implementation"],

@@ -2,7 +2,7 @@
 
 use crate::gpu::{AdapterKind, AdapterReport, DeviceOptions, Gpu, GpuError, Survey};
 
-use super::{StrategyError, StrategyRequest, adapters};
+use super::{StrategyError, StrategyRequest, Team, adapters};
 
 /// How a run is spread over devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub enum StrategyKind {
     OneDevice,
     /// Several replicas that make the same updates, of their gradients' sum.
     Mirrored,
+    /// The same over several processes.
+    MultiWorkerMirrored,
 }
 
 impl StrategyKind {
@@ -19,6 +21,7 @@ impl StrategyKind {
         match self {
             Self::OneDevice => StrategyRequest::OneDevice.name(),
             Self::Mirrored => StrategyRequest::Mirrored.name(),
+            Self::MultiWorkerMirrored => StrategyRequest::MultiWorkerMirrored.name(),
         }
     }
 }
@@ -32,6 +35,8 @@ pub struct Strategy {
     pub adapter: AdapterReport,
     /// Those of the other replicas. All have the limits that all can keep, since the replicas' tensors are cut alike.
     pub others: Vec<AdapterReport>,
+    /// The processes that each have such replicas, where there are several.
+    pub team: Option<Team>,
     /// Why this one, in words.
     pub why: String,
     /// What the user should be told before the run starts.
@@ -71,7 +76,19 @@ impl Strategy {
 
     /// The first replica without the others.
     pub fn first_alone(&self) -> Self {
-        Self { kind: StrategyKind::OneDevice, others: Vec::new(), ..self.clone() }
+        Self { kind: StrategyKind::OneDevice, others: Vec::new(), team: None, ..self.clone() }
+    }
+
+    /// One of several processes that each have as many replicas, on adapters of their own. All make the same calls of the
+    /// run, with the same options and data; every one of them does a part of each batch.
+    #[must_use]
+    pub fn in_team(self, team: Team) -> Self {
+        Self { team: (team.count() > 1).then_some(team), ..self }
+    }
+
+    /// How many processes there are.
+    pub fn workers(&self) -> usize {
+        self.team.as_ref().map_or(1, Team::count)
     }
 
     /// So many replicas on each adapter of a mirrored strategy.
@@ -81,7 +98,7 @@ impl Strategy {
     pub fn with_replicas_per_adapter(self, count: usize) -> Result<Self, StrategyError> {
         match (self.kind, count) {
             (_, 1) => Ok(self),
-            (StrategyKind::Mirrored, _) => {
+            (StrategyKind::Mirrored | StrategyKind::MultiWorkerMirrored, _) => {
                 let adapters =
                     self.replicas().flat_map(|adapter| std::iter::repeat_n(adapter.clone(), count));
                 Ok(self.clone().on(adapters.collect()))
@@ -131,6 +148,15 @@ async fn open(adapter: &AdapterReport, options: DeviceOptions) -> Result<Gpu, St
     })
 }
 
+/// What to do for several processes where there is no way between them.
+const NO_MPI: &str = if cfg!(target_family = "wasm") {
+    "pages do not train together: use auto, one_device or mirrored"
+} else {
+    "this build has no MPI, which carries gradients from process to process: install Open MPI and libclang \
+     (libopenmpi-dev, openmpi-bin and libclang-dev on Debian and Ubuntu), build with `--features mpi`, and start it with \
+     mpirun; on one machine use mirrored"
+};
+
 /// Derive a strategy. `adapter` is an index of the survey, or a part of a name (upper and lower case are the same); for
 /// replicas on several adapters, indices or names with commas between.
 ///
@@ -149,7 +175,8 @@ pub fn get_distribution_strategy(
         },
         StrategyRequest::Auto | StrategyRequest::OneDevice => one_device(request, survey, adapter),
         StrategyRequest::Off => Err(StrategyError::NotGiven),
-        StrategyRequest::Mirrored => match adapter {
+        StrategyRequest::MultiWorkerMirrored if !cfg!(feature = "mpi") => unsupported(NO_MPI),
+        StrategyRequest::Mirrored | StrategyRequest::MultiWorkerMirrored => match adapter {
             Some(wanted) if !survey.adapters.is_empty() => {
                 Ok(mirrored(request, adapters::all_named(survey, wanted)?))
             }
@@ -158,9 +185,6 @@ pub fn get_distribution_strategy(
                 gpus => Ok(mirrored(request, gpus)),
             },
         },
-        StrategyRequest::MultiWorkerMirrored => {
-            unsupported("this version trains on one machine: use auto, one_device or mirrored")
-        }
         StrategyRequest::Tpu => {
             unsupported("a TPU is not reached through WebGPU: use auto or one_device on a GPU")
         }
@@ -174,8 +198,12 @@ pub fn get_distribution_strategy(
 fn mirrored(request: StrategyRequest, adapters: Vec<&AdapterReport>) -> Strategy {
     let names: Vec<_> = adapters.iter().map(|adapter| adapters::describe(adapter)).collect();
     let why = format!("{}: a replica on each of {}", request.name(), names.join(" and "));
-    let (kind, notice) = (StrategyKind::Mirrored, slow(&adapters));
-    let strategy = Strategy { kind, adapter: adapters[0].clone(), others: Vec::new(), why, notice };
+    let kind = match request {
+        StrategyRequest::MultiWorkerMirrored => StrategyKind::MultiWorkerMirrored,
+        _ => StrategyKind::Mirrored,
+    };
+    let (others, notice) = (Vec::new(), slow(&adapters));
+    let strategy = Strategy { kind, adapter: adapters[0].clone(), others, team: None, why, notice };
     strategy.on(adapters.into_iter().cloned().collect())
 }
 
@@ -209,5 +237,5 @@ fn one_device(
         }
     };
     let (kind, others, notice) = (StrategyKind::OneDevice, Vec::new(), slow(&[adapter]));
-    Ok(Strategy { kind, adapter: adapter.clone(), others, why, notice })
+    Ok(Strategy { kind, adapter: adapter.clone(), others, team: None, why, notice })
 }

@@ -102,7 +102,8 @@ impl StrategyError {
             }
             Self::Unsupported { name, .. } => format!("The strategy \"{name}\" is not available."),
             Self::Unknown { name } => format!(
-                "There is no strategy \"{name}\"; there are auto, one_device and mirrored (and off, which is this error)."
+                "There is no strategy \"{name}\"; there are auto, one_device, mirrored and multi_worker_mirrored (and \
+                 off, which is this error)."
             ),
         }
     }

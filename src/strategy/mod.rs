@@ -34,13 +34,19 @@ mod advice;
 mod all_reduce;
 mod derive;
 mod error;
+#[cfg(feature = "mpi")]
+mod mpi;
 mod request;
+mod workers;
 
 pub use adapters::shortcoming;
 pub use all_reduce::{Algorithm, AlgorithmError, AllReduce, packs, sum};
 pub use derive::{Strategy, StrategyKind, get_distribution_strategy};
 pub use error::StrategyError;
+#[cfg(feature = "mpi")]
+pub use mpi::Mpi;
 pub use request::StrategyRequest;
+pub use workers::{Team, Workers, WorkersError};
 
 #[cfg(test)]
 mod tests;

@@ -168,12 +168,7 @@ fn names_are_read_in_any_case_and_unknown_ones_refused() {
 fn strategies_not_built_here_are_refused_by_name_whatever_adapters_there_are() {
     let one = survey(&[NVIDIA]);
     let refused = |request| get_distribution_strategy(request, &one, None).unwrap_err();
-    for request in [
-        StrategyRequest::MultiWorkerMirrored,
-        StrategyRequest::Tpu,
-        StrategyRequest::ParameterServer,
-        StrategyRequest::CentralStorage,
-    ] {
+    for request in [StrategyRequest::Tpu, StrategyRequest::ParameterServer, StrategyRequest::CentralStorage] {
         let error = refused(request);
         let message = error.to_string();
         assert_eq!(error.reason(), "unsupported_strategy");
@@ -230,6 +225,21 @@ fn replicas_share_the_least_limits_and_adapters() {
     assert_eq!(indices, [0, 0, 1, 1]);
     let error = auto(&survey(&[NVIDIA])).unwrap().with_replicas_per_adapter(2).unwrap_err();
     assert!(error.to_string().contains("mirrored"), "{error}");
+}
+
+#[test]
+fn several_processes_need_mpi() {
+    let derived =
+        get_distribution_strategy(StrategyRequest::MultiWorkerMirrored, &survey(&[NVIDIA, INTEL]), None);
+    if cfg!(feature = "mpi") {
+        let strategy = derived.unwrap().with_replicas_per_adapter(2).unwrap();
+        assert_eq!((strategy.kind, strategy.replicas().count()), (StrategyKind::MultiWorkerMirrored, 4));
+        assert_eq!(strategy.workers(), 1);
+    } else {
+        let error = derived.unwrap_err();
+        assert_eq!(error.reason(), "unsupported_strategy");
+        assert!(error.to_string().contains("--features mpi"), "{error}");
+    }
 }
 
 #[test]

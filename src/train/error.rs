@@ -6,7 +6,7 @@ use crate::data;
 use crate::gpu::{Gpu, GpuError};
 use crate::model::config::ConfigError;
 use crate::optimizer::OptimizerError;
-use crate::strategy::StrategyError;
+use crate::strategy::{StrategyError, WorkersError};
 
 /// An error of a run or a prediction.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +67,19 @@ pub enum TrainError {
         replicas: [String; 2],
         /// The first parameter in which they do.
         parameter: String,
+    },
+    /// Another process of the run has failed.
+    #[error(transparent)]
+    Workers(#[from] WorkersError),
+    /// A process of the run that is not asked for the same.
+    #[error(
+        "rank {rank} was started with other {what} than rank 0: start all ranks with the same options on the same data"
+    )]
+    OtherRank {
+        /// Which one.
+        rank: usize,
+        /// What differs.
+        what: &'static str,
     },
     /// The step needs more memory than the adapter grants.
     #[error("a batch of {batch_size} does not fit this adapter: {source}. {}", fitting(*.largest))]

@@ -71,10 +71,11 @@ impl Layout {
     ) -> Result<(Self, Vec<StepPlan>), TrainError> {
         let given = options.distribution.gradient_accumulation_steps;
         let replicas = strategy.replicas().count();
+        let all = replicas.saturating_mul(strategy.workers());
         let accumulation = given.unwrap_or(1);
-        let part = part_of(shape, replicas.saturating_mul(accumulation))?;
+        let part = part_of(shape, all.saturating_mul(accumulation))?;
         let plan = |accumulation, part| -> Result<Vec<_>, _> {
-            let kind = task(options, replicas, accumulation);
+            let kind = task(options, all, accumulation);
             let step = |adapter| Wanted::training(adapter, options, kind).fitting(adapter, part);
             strategy.replicas().map(step).collect()
         };

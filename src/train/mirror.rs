@@ -9,13 +9,14 @@ use std::time::Duration;
 use web_time::Instant;
 
 use super::gradients::AllReduceCallbacks;
+use super::ranks::meet;
 use super::reduction::Reduction;
 use super::{Distribution, Share, StepScalars, TrainError, Trainer};
 use crate::checkpoint::NamedTensor;
 use crate::data::Batch;
-use crate::gpu::{Gpu, GpuError, Readback, Tensor, UploadRing};
+use crate::gpu::{Gpu, GpuError, KernelFamily, Readback, Tensor, UploadRing};
 use crate::model::Stage;
-use crate::strategy::packs;
+use crate::strategy::{Team, WorkersError, packs};
 
 /// What the replicas of a run took.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,6 +27,8 @@ pub struct ReplicaReport {
     pub reduction_share: f64,
     /// Bytes of gradients that a replica sends in a step; it gets as many back.
     pub bytes: u64,
+    /// Bytes of them that this process sends to others in a step, where there are several; it gets as many from them.
+    pub bytes_between_workers: u64,
 }
 
 impl ReplicaReport {
@@ -41,6 +44,8 @@ pub(super) struct Mirror {
     others: Vec<Trainer>,
     links: Vec<Link>,
     reduction: Reduction,
+    /// The other processes, each with as many replicas.
+    team: Option<Team>,
     /// The way of weights from the first replica to the others, where only it makes updates.
     weights: Option<Broadcast>,
     clocks: Clocks,
@@ -56,7 +61,7 @@ struct Link {
 
 struct Broadcast {
     down: Vec<Readback>,
-    /// For each of the other replicas.
+    /// For each replica that takes them.
     up: Vec<Vec<UploadRing>>,
 }
 
@@ -83,13 +88,26 @@ impl Mirror {
         let links: Vec<_> = trainers().map(|trainer| Link::new(trainer, bytes_per_pack)).collect();
         let tensors: Vec<_> = links[0].tensors().copied().collect();
         let reduction = Reduction::new(first, links.len(), &tensors, distribution, clip_norm);
-        let weights = others.iter().any(|other| !is_like(first.gpu(), other.gpu()));
-        let weights = weights.then(|| Broadcast {
-            down: readbacks(first, &updated(first)),
-            up: others.iter().map(|other| uploads(other, &updated(other))).collect(),
-        });
+        let weights = others.iter().any(|other| make(first.gpu()) != make(other.gpu()));
+        let weights = weights.then(|| Broadcast::new(first, others.iter()));
         let clocks = Clocks { gradients: vec![Default::default(); links.len()], ..Clocks::default() };
-        Self { others, links, reduction, weights, clocks }
+        Self { others, links, reduction, team: None, weights, clocks }
+    }
+
+    /// Has the replicas of other processes, too. Where they are not all alike, the very first makes the updates that count.
+    ///
+    /// # Errors
+    /// When any of them has failed.
+    pub fn join(&mut self, first: &Trainer, team: &Team) -> Result<(), WorkersError> {
+        let trainers: Vec<_> = std::iter::once(first).chain(&self.others).collect();
+        let makes: Vec<_> = trainers.iter().map(|trainer| make(trainer.gpu())).collect();
+        let all = team.meet(format!("{makes:?}").as_bytes())?;
+        if self.weights.is_some() || all.iter().any(|other| *other != all[0]) {
+            let targets = &trainers[usize::from(team.rank() == 0)..];
+            self.weights = Some(Broadcast::new(first, targets.iter().copied()));
+        }
+        self.team = Some(team.clone());
+        Ok(())
     }
 
     /// The other replicas.
@@ -102,19 +120,20 @@ impl Mirror {
         &mut self,
         first: &mut Trainer,
         parts: &[Batch],
+        whole: &Share,
         scalars: &StepScalars,
         read_metrics: bool,
         callbacks: &mut AllReduceCallbacks<'_>,
     ) -> Result<(), TrainError> {
         let start = Instant::now();
-        let Self { others, links, reduction, weights, clocks } = self;
+        let Self { others, links, reduction, team, weights, clocks } = self;
         let mut trainers: Vec<_> = std::iter::once(first).chain(others).collect();
         let each = parts.len() / trainers.len();
-        let shares = reduction.shares(parts, trainers.len());
+        let shares = reduction.shares(parts, whole, trainers.len());
         for round in 0..each {
             for (replica, trainer) in trainers.iter_mut().enumerate() {
                 let part = replica * each + round;
-                let share = Share { part, adds: round > 0, ..shares[replica] };
+                let share = Share { part: whole.part + part, adds: round > 0, ..shares[replica] };
                 trainer.upload_part(&parts[part], &share, scalars).await?;
                 match round + 1 == each {
                     true => links[replica].send(trainer),
@@ -134,8 +153,11 @@ impl Mirror {
                 (*steps, *time) = (*steps + 1, *time + start.elapsed());
             }
         }
+        if let Some(team) = team {
+            meet(team, trainers[0], &[]).await?;
+        }
         let reducing = Instant::now();
-        reduction.sum(&shares, callbacks)?;
+        reduction.sum(&shares, team.as_ref(), callbacks)?;
         let updated = if weights.is_some() { 1 } else { count };
         for (link, trainer) in links.iter_mut().zip(&mut trainers).take(updated) {
             let sums = reduction.tensors.iter().map(|tensor| &tensor[0][..]);
@@ -146,15 +168,23 @@ impl Mirror {
             trainer.submit_update(read_metrics && replica == 0);
         }
         if let Some(Broadcast { down, up }) = weights {
-            let (first, others) = trainers.split_at_mut(1);
-            let first = &mut first[0];
-            let submission = first.submit_range(0..0, |encoder| down.iter().for_each(|d| d.copy(encoder)));
-            down.iter_mut().for_each(|down| down.start(submission.clone()));
+            let is_source = team.as_ref().is_none_or(|team| team.rank() == 0);
+            let first = &mut *trainers[0];
+            if is_source {
+                let submission =
+                    first.submit_range(0..0, |encoder| down.iter().for_each(|d| d.copy(encoder)));
+                down.iter_mut().for_each(|down| down.start(submission.clone()));
+            }
             for (slab, down) in down.iter_mut().enumerate() {
-                let weights = down.finish(first.gpu()).await?;
-                for (other, up) in others.iter_mut().zip(up.iter_mut()) {
-                    let weights = bytemuck::cast_slice(&weights);
-                    send_up(other, &mut up[slab..slab + 1], std::iter::once(weights)).await?;
+                let mut words = if is_source { down.finish(trainers[0].gpu()).await? } else { Vec::new() };
+                if let Some(team) = team {
+                    words =
+                        bytemuck::pod_collect_to_vec(&team.broadcast(bytemuck::cast_slice(&words).to_vec())?);
+                }
+                let targets = trainers.iter_mut().skip(is_source.into());
+                for (target, up) in targets.zip(up.iter_mut()) {
+                    let weights = bytemuck::cast_slice(&words);
+                    send_up(target, &mut up[slab..slab + 1], std::iter::once(weights)).await?;
                 }
             }
         }
@@ -190,10 +220,22 @@ impl Mirror {
         let replicas = trainers.zip(gradients).map(|(trainer, (steps, time))| {
             (trainer.gpu().adapter.name.clone(), time.checked_div(*steps).unwrap_or_default())
         });
+        let lens = || self.links[0].tensors().map(|tensor| tensor.len() as u64);
+        let workers = self.team.as_ref().map_or(1, |team| team.count() as u64);
         ReplicaReport {
             replicas: replicas.collect(),
             reduction_share: reduction.as_secs_f64() / all.as_secs_f64().max(1e-9),
-            bytes: self.links[0].tensors().map(|tensor| tensor.len() as u64 * 4).sum(),
+            bytes: lens().map(|len| len * 4).sum(),
+            bytes_between_workers: lens().map(|len| 2 * (workers - 1) * len.div_ceil(workers) * 4).sum(),
+        }
+    }
+}
+
+impl Broadcast {
+    fn new<'a>(first: &Trainer, targets: impl Iterator<Item = &'a Trainer>) -> Self {
+        Self {
+            down: readbacks(first, &updated(first)),
+            up: targets.map(|target| uploads(target, &updated(target))).collect(),
         }
     }
 }
@@ -230,10 +272,9 @@ fn updated(trainer: &Trainer) -> Vec<Tensor> {
     step.weights.slabs.iter().chain(loss_scale).copied().collect()
 }
 
-/// Do both round alike?
-fn is_like(a: &Gpu, b: &Gpu) -> bool {
-    let key = |gpu: &Gpu| (gpu.adapter.name.clone(), gpu.adapter.backend.clone(), gpu.adapter.driver.clone());
-    key(a) == key(b) && a.family == b.family
+/// What decides how a device rounds.
+fn make(gpu: &Gpu) -> (&str, &str, &str, KernelFamily) {
+    (&gpu.adapter.name, &gpu.adapter.backend, &gpu.adapter.driver, gpu.family)
 }
 
 fn readbacks(trainer: &Trainer, tensors: &[Tensor]) -> Vec<Readback> {

@@ -17,6 +17,7 @@ mod options;
 mod pack;
 mod plan;
 mod predict;
+mod ranks;
 pub mod recipe;
 mod recovery;
 mod reduction;

@@ -8,7 +8,7 @@ use super::layout::Layout;
 use super::mirror::Mirror;
 use super::predict::LivePredictor;
 use super::self_test::{bundled, check_device};
-use super::{Compiling, PretrainOptions, Snapshot, StepScalars, TrainError, Trainer};
+use super::{Compiling, PretrainOptions, Share, Snapshot, StepScalars, TrainError, Trainer};
 use crate::data::Batch;
 use crate::gpu::{Gpu, GpuError};
 use crate::model::{BatchShape, StepPlan};
@@ -34,16 +34,19 @@ impl OnDevice {
         snapshot.restore(&self.trainer, options)
     }
 
-    /// One step on all parts of a batch; see [`Trainer::submit`].
+    /// One step on all parts of this process's share of a batch, of which the whole is told too; see [`Trainer::submit`].
     pub async fn submit(
         &mut self,
         parts: &[Batch],
+        whole: &Share,
         scalars: &StepScalars,
         read_metrics: bool,
         callbacks: &mut AllReduceCallbacks<'_>,
     ) -> Result<(), TrainError> {
         match &mut self.mirror {
-            Some(mirror) => mirror.submit(&mut self.trainer, parts, scalars, read_metrics, callbacks).await,
+            Some(mirror) => {
+                mirror.submit(&mut self.trainer, parts, whole, scalars, read_metrics, callbacks).await
+            }
             None => Ok(self.trainer.submit_parts(parts, scalars, read_metrics).await?),
         }
     }
@@ -119,7 +122,7 @@ impl Setup<'_> {
         let trainer = trainers.remove(0);
         let distribution = &options.distribution;
         let mirror = distribution
-            .passes_host(gpus.len())
+            .passes_host(gpus.len() * self.strategy.workers())
             .then(|| Mirror::new(&trainer, trainers, distribution, options.optimizer.clip_norm));
         let evaluator = match self.evaluation {
             None => None,

@@ -4,7 +4,7 @@ use super::gradients::{AllReduceCallbacks, GradientMap, call};
 use super::{Distribution, SeedCompat, Share, TrainError, Trainer};
 use crate::data::Batch;
 use crate::gpu::Tensor;
-use crate::strategy::{Algorithm, sum};
+use crate::strategy::{Algorithm, Team, sum};
 
 /// Gradients, losses and hits of all replicas, and how they are summed.
 pub(super) struct Reduction {
@@ -34,26 +34,27 @@ impl Reduction {
     }
 
     /// For each replica what the loss of its parts of a batch is normalised by.
-    pub fn shares(&self, parts: &[Batch], replicas: usize) -> Vec<Share> {
+    pub fn shares(&self, parts: &[Batch], whole: &Share, replicas: usize) -> Vec<Share> {
         match self.compat {
             Some(_) => parts.chunks(parts.len() / replicas).map(Share::first_of).collect(),
-            None => vec![Share::first_of(parts); replicas],
+            None => vec![*whole; replicas],
         }
     }
 
-    /// Sums everything up, by way of the callbacks.
+    /// Sums everything up, by way of the callbacks, over the ranks too.
     ///
     /// # Errors
     /// [`TrainError::Callback`].
     pub fn sum(
         &mut self,
         shares: &[Share],
+        team: Option<&Team>,
         callbacks: &mut AllReduceCallbacks<'_>,
     ) -> Result<(), TrainError> {
         let Self { tensors, map, algorithm, compat } = self;
-        let replicas = shares.len();
+        let replicas = shares.len() * team.map_or(1, Team::count);
         if compat.is_some() || !callbacks.pre.is_empty() {
-            for replica in 0..replicas {
+            for replica in 0..shares.len() {
                 map.pass(tensors, replica, |gradients| {
                     if let Some((compat, clip_norm)) = compat {
                         compat.before_sum(gradients, replicas, *clip_norm);
@@ -69,7 +70,12 @@ impl Reduction {
                 map.scale_rows(tensors, replica, [1.0 / (weight.max(1e-9) * all), 1.0 / all]);
             }
         }
-        tensors.iter_mut().for_each(|tensor| sum(tensor, *algorithm));
+        for tensor in tensors.iter_mut() {
+            sum(tensor, *algorithm);
+            if let Some(team) = team {
+                team.sum(&mut tensor[0], *algorithm);
+            }
+        }
         if compat.is_some() {
             map.scale_rows(tensors, 0, [shares[0].weight, 1.0]);
         }

@@ -14,11 +14,12 @@ use super::{
 };
 use crate::checkpoint::NamedTensor;
 use crate::data::{BatchLimits, Batcher, TrainingData, UnigramBaseline};
+use crate::gpu::DeviceOptions;
 use crate::model::BatchShape;
 use crate::model::config::BertConfig;
 use crate::model::initializer::initial_values;
 use crate::model::parameters::ParameterTable;
-use crate::strategy::{Strategy, StrategyError};
+use crate::strategy::{Strategy, StrategyError, Team};
 
 /// Pre-train a BERT on `data`. The strategy comes first: without one nothing else is looked at.
 ///
@@ -129,8 +130,18 @@ impl<'a> PretrainRun<'a> {
         start: Option<&Snapshot>,
         tell: impl FnMut(Event),
     ) -> Result<Self, TrainError> {
-        let strategy = strategy.ok_or(StrategyError::NotGiven)?.clone();
-        let mut data = data.into();
+        let strategy = strategy.ok_or(StrategyError::NotGiven)?;
+        let prepared = Self::prepare_on(strategy.clone(), options, data.into(), start, tell).await;
+        tell_team(strategy.team.as_ref(), prepared)
+    }
+
+    async fn prepare_on(
+        strategy: Strategy,
+        options: &'a PretrainOptions,
+        mut data: TrainingData,
+        start: Option<&Snapshot>,
+        tell: impl FnMut(Event),
+    ) -> Result<Self, TrainError> {
         let shape = BatchShape {
             batch_size: options.batch_size,
             seq_length: data.seq_length(),
@@ -142,11 +153,18 @@ impl<'a> PretrainRun<'a> {
             check_held_out(held_out, &batch_limits(options))?;
         }
         let (Layout { parts, part, .. }, _) = Layout::new(&strategy, options, shape)?;
+        let team = strategy.team.clone();
+        let batch_size = options.batch_size / strategy.workers();
+        if let Some(team) = &team {
+            let size = format!("{shape:?} {} {parts}", data.count());
+            check_alike(team, options, start, &size)?;
+            data = data.for_worker(team.rank(), team.count())?;
+        }
         let evaluation = held_out.as_ref().map(|held_out| {
             Deal::new(held_out, &options.config, part.batch_size, options.use_next_sentence_label)
         });
         let unigram = data.unigram_baseline(options.config.vocab_size);
-        let (limits, batch_size) = (batch_limits(options), options.batch_size);
+        let limits = batch_limits(options);
         let mut batcher = Batcher::in_parts(data, batch_size, parts, options.seed, limits)?;
         // The first batch is made before any device is opened, so that bad data is found first.
         batcher.parts(0)?;
@@ -159,9 +177,13 @@ impl<'a> PretrainRun<'a> {
         batcher.parts(step.min(options.schedule.total_steps - 1))?;
         let mut untrained = merge(initial_weights(options, &unigram), start.weights.clone());
         let evaluated = if start.evaluated { step } else { 0 };
-        let ledger = Ledger::new(options, batcher.batch_tokens(), &start);
+        let tokens = batcher.batch_tokens() * team.as_ref().map_or(1, Team::count);
+        let ledger = Ledger::new(options, tokens, &start);
         let mut recovery = Recovery::new(setup, start, ledger.clone());
-        let device = recovery.first_device(tell).await?;
+        let mut device = recovery.first_device(tell).await?;
+        if let (Some(team), Some(mirror)) = (&team, &mut device.mirror) {
+            mirror.join(&device.trainer, team)?;
+        }
         recovery.write_state(&device)?;
         let trained = &device.trainer.step().table.parameters;
         untrained.retain(|tensor| trained.iter().all(|parameter| parameter.name != tensor.name));
@@ -170,6 +192,7 @@ impl<'a> PretrainRun<'a> {
             batcher,
             held_out,
             device,
+            team,
             all_reduce_callbacks: AllReduceCallbacks::default(),
             ledger,
             untrained,
@@ -240,8 +263,43 @@ impl<'a> PretrainRun<'a> {
         let Self { mut running, mut recovery } = self;
         running.ledger.clock.start();
         let steps = Steps::new(custom_callbacks, on_event, running.options.schedule.total_steps);
-        steps.run(before, &mut running, &mut recovery).await
+        let trained = steps.run(before, &mut running, &mut recovery).await;
+        tell_team(running.team.as_ref(), trained)
     }
+}
+
+/// Lets the other processes know of an error.
+fn tell_team<T>(team: Option<&Team>, done: Result<T, TrainError>) -> Result<T, TrainError> {
+    done.inspect_err(|error| {
+        if let Some(team) = team {
+            team.fail(&error.to_string());
+        }
+    })
+}
+
+/// Are all processes asked for the same?
+fn check_alike(
+    team: &Team,
+    options: &PretrainOptions,
+    start: Option<&Snapshot>,
+    size: &str,
+) -> Result<(), TrainError> {
+    // Each may open its device in its own way.
+    let options = PretrainOptions { device: DeviceOptions::default(), ..options.clone() };
+    let options = team.meet(format!("{options:?}").as_bytes())?;
+    let sizes = team.meet(size.as_bytes())?;
+    let bits = |snapshot: &Snapshot| {
+        let tensors = [&snapshot.weights, &snapshot.first_moments, &snapshot.second_moments];
+        let sums = tensors.into_iter().flatten().map(|t| crc32c::crc32c(bytemuck::cast_slice(&t.data)));
+        (snapshot.step, sums.collect::<Vec<_>>())
+    };
+    let starts = team.meet(format!("{:?}", start.map(bits)).as_bytes())?;
+    for (what, said) in [("options", options), ("data or replicas", sizes), ("weights", starts)] {
+        if let Some(rank) = said.iter().position(|other| *other != said[0]) {
+            return Err(TrainError::OtherRank { rank, what });
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn batch_limits(options: &PretrainOptions) -> BatchLimits {

@@ -10,6 +10,7 @@ use super::gradients::AllReduceCallbacks;
 use super::ledger::{Ledger, diverged};
 use super::mirror::Mirror;
 use super::on_device::OnDevice;
+use super::ranks::compare;
 use super::{
     Guesses, PretrainOptions, Progress, RunMemory, Snapshot, Started, StepMetrics, TrainError, Trainer,
 };
@@ -18,6 +19,7 @@ use crate::data::{Batcher, Example, Tokenizer, TrainingData, Vocabulary};
 use crate::gpu::Gpu;
 use crate::model::config::BertConfig;
 use crate::model::parameters::parameter_shapes;
+use crate::strategy::Team;
 
 /// The run as a listener may use it between two steps.
 pub struct Running<'a> {
@@ -26,6 +28,8 @@ pub struct Running<'a> {
     /// What the model is evaluated on.
     pub(super) held_out: Option<TrainingData>,
     pub(super) device: OnDevice,
+    /// The processes of the run, where there are several.
+    pub(super) team: Option<Team>,
     pub(super) all_reduce_callbacks: AllReduceCallbacks<'a>,
     pub(super) ledger: Ledger<'a>,
     pub(super) untrained: Vec<NamedTensor>,
@@ -104,7 +108,8 @@ impl Running<'_> {
         Ok(value?)
     }
 
-    /// Everything a later run needs to go on from here.
+    /// Everything a later run needs to go on from here. Of several processes the first one's is to be taken; while any of
+    /// them takes one, the others wait.
     ///
     /// # Errors
     /// What the device says, and [`TrainError::Diverged`] where a step before did, after which nothing was updated.
@@ -115,6 +120,10 @@ impl Running<'_> {
         }
         if let Some(mirror) = &self.device.mirror {
             mirror.check(self.trainer(), &snapshot.weights).await?;
+        }
+        if let Some(team) = &self.team {
+            team.ask_for_check()?;
+            compare(team, self.trainer()).await?;
         }
         snapshot.elapsed = self.ledger.clock.elapsed();
         snapshot.evaluated = self.evaluated == self.step;

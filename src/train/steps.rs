@@ -3,10 +3,11 @@
 use web_time::Instant;
 
 use super::evaluate::{Evaluator, Sums};
+use super::ranks::{before_step, compare, meet};
 use super::recovery::Recovery;
 use super::run::step_scalars;
 use super::{
-    Callback, CallbackPoint, Control, Evaluation, Event, Logs, Progress, Running, TrainError, Trained,
+    Callback, CallbackPoint, Control, Evaluation, Event, Logs, Progress, Running, Share, TrainError, Trained,
 };
 
 /// Does the steps of a run, and tells of them once, though some are done again after a loss of the device.
@@ -15,6 +16,10 @@ pub(super) struct Steps<'c, 'd, F> {
     on_event: F,
     /// Steps after which the run ends.
     end: u64,
+    /// Steps after which this process wants it to end; the others of several are told before the next step.
+    wanted_end: u64,
+    /// Is it the only one?
+    is_alone: bool,
     /// Steps that were done when the device was lost. There may be a checkpoint of them, so the run does not end before.
     reached: u64,
     /// The last progress told.
@@ -28,7 +33,17 @@ pub(super) struct Steps<'c, 'd, F> {
 impl<'c, 'd, F: AsyncFnMut(Event, &mut Running<'_>) -> Control> Steps<'c, 'd, F> {
     /// Of a run of `end` steps.
     pub fn new(callbacks: &'c mut [&'d mut dyn Callback], on_event: F, end: u64) -> Self {
-        Self { callbacks, on_event, end, reached: 0, last: None, evaluation: None, called: None }
+        Self {
+            callbacks,
+            on_event,
+            end,
+            wanted_end: end,
+            is_alone: true,
+            reached: 0,
+            last: None,
+            evaluation: None,
+            called: None,
+        }
     }
 
     /// All that are left, on as many devices as it takes. What happened `before` is told first.
@@ -39,6 +54,7 @@ impl<'c, 'd, F: AsyncFnMut(Event, &mut Running<'_>) -> Control> Steps<'c, 'd, F>
         recovery: &mut Recovery<'a>,
     ) -> Result<Trained, TrainError> {
         let first = running.step;
+        self.is_alone = running.team.is_none();
         for event in before {
             self.tell(event, running, first).await;
         }
@@ -50,7 +66,8 @@ impl<'c, 'd, F: AsyncFnMut(Event, &mut Running<'_>) -> Control> Steps<'c, 'd, F>
                     for trainer in running.trainers() {
                         error = error.or_loss_of(trainer.gpu()).await;
                     }
-                    match error.is_loss() {
+                    // Others have done steps that this one would do again.
+                    match error.is_loss() && self.is_alone {
                         true => self.replace_device(error, running, recovery).await?,
                         false => return Err(error),
                     }
@@ -91,7 +108,7 @@ impl<'c, 'd, F: AsyncFnMut(Event, &mut Running<'_>) -> Control> Steps<'c, 'd, F>
         }
         while running.step < self.end {
             self.one_loop(running).await?;
-            if running.step < self.end {
+            if running.step < self.end && self.is_alone {
                 recovery.keep(running).await?;
             }
         }
@@ -102,6 +119,10 @@ impl<'c, 'd, F: AsyncFnMut(Event, &mut Running<'_>) -> Control> Steps<'c, 'd, F>
         self.tell(Event::Ended, running, steps).await;
         let tensors = running.model().await?;
         self.call(CallbackPoint::TrainEnd, running, steps).await?;
+        if let Some(team) = &running.team {
+            meet(team, running.trainer(), &[]).await?;
+            compare(team, running.trainer()).await?;
+        }
         let replicas = running.device.mirror.as_ref().map(|mirror| mirror.report(running.trainer()));
         Ok(Trained { tensors, steps, stopped: steps < total, last: self.last, replicas })
     }
@@ -118,6 +139,11 @@ impl<'c, 'd, F: AsyncFnMut(Event, &mut Running<'_>) -> Control> Steps<'c, 'd, F>
             let step = running.step;
             let parts = running.batcher.parts(step)?;
             self.tell(Event::Step(step), running, step + 1).await;
+            let mut whole = Share::first_of(&parts);
+            if let Some(team) = &running.team {
+                let all = before_step(team, running.trainer(), self.wanted_end, &whole, parts.len()).await?;
+                (self.end, whole) = (all.0.max(step + 1), all.1);
+            }
             end = end.min(self.end);
             let scalars = step_scalars(options, step, (step - first) as u32);
             if step + 1 == end && running.untold > 0 {
@@ -126,7 +152,7 @@ impl<'c, 'd, F: AsyncFnMut(Event, &mut Running<'_>) -> Control> Steps<'c, 'd, F>
             }
             running.step += 1;
             let Running { device, all_reduce_callbacks: callbacks, .. } = &mut *running;
-            device.submit(&parts, &scalars, step + 1 == end, callbacks).await?;
+            device.submit(&parts, &whole, &scalars, step + 1 == end, callbacks).await?;
         }
         running.untold = (end - first) as usize;
         running.ledger.submitted_loop();
@@ -153,7 +179,10 @@ impl<'c, 'd, F: AsyncFnMut(Event, &mut Running<'_>) -> Control> Steps<'c, 'd, F>
     }
 
     fn stop_after(&mut self, end: u64) {
-        self.end = self.end.min(end.max(self.reached));
+        self.wanted_end = self.wanted_end.min(end.max(self.reached));
+        if self.is_alone {
+            self.end = self.wanted_end;
+        }
     }
 
     /// Calls all callbacks in their order, whatever each answers. Where one wants the run to stop, it ends after `end` steps.
@@ -163,6 +192,7 @@ impl<'c, 'd, F: AsyncFnMut(Event, &mut Running<'_>) -> Control> Steps<'c, 'd, F>
         running: &mut Running<'_>,
         end: u64,
     ) -> Result<(), TrainError> {
+        let mut stops = false;
         for (index, callback) in self.callbacks.iter_mut().enumerate() {
             let place = Some((running.step, point.place(), index));
             if place <= self.called {
@@ -170,9 +200,12 @@ impl<'c, 'd, F: AsyncFnMut(Event, &mut Running<'_>) -> Control> Steps<'c, 'd, F>
             }
             let failed = |source| TrainError::Callback { method: point.name(), source };
             if callback.call(point, running).await.map_err(failed)? == Control::Stop {
-                self.end = self.end.min(end.max(self.reached));
+                stops = true;
             }
             self.called = place;
+        }
+        if stops {
+            self.stop_after(end);
         }
         Ok(())
     }

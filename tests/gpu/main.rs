@@ -27,3 +27,4 @@ mod run_plan;
 mod small_run;
 mod softmax;
 mod training;
+mod workers;

@@ -13,6 +13,8 @@ use crate::distribution::{assert_same, long, parts, run};
 use crate::harness::device;
 use crate::recorded::Recorded;
 use crate::small_run::{Setting, bits, setting};
+#[cfg(target_os = "linux")]
+use crate::workers::two_ranks;
 
 /// The same run on so many replicas.
 pub fn replicas(setting: &Setting, count: usize) -> Setting {
@@ -184,7 +186,7 @@ const STEPS: usize = 50;
 
 #[cfg(target_os = "linux")]
 fn two_makes() {
-    let _turn = device(None);
+    let turn = device(None);
     let folder = Recorded("trajectory");
     let recorded: serde_json::Value =
         serde_json::from_slice(&folder.bytes("tf_trajectory.json")).expect("JSON");
@@ -247,6 +249,16 @@ fn two_makes() {
     let trained = pollster::block_on(run).expect("trained");
     let report = trained.replicas.expect("two replicas");
     assert!(report.replicas[0].0.contains("llvmpipe") && report.replicas[1].0.contains("SwiftShader"));
+    let ranks = ["llvmpipe", "swiftshader"].map(|adapter| {
+        let mut setting = setting(&turn, OptimizerKind::AdamW);
+        setting.options.device.family = None;
+        let strategy = get_distribution_strategy(StrategyRequest::OneDevice, &survey, Some(adapter));
+        Setting { strategy: strategy.expect(adapter), ..setting }
+    });
+    // At their end all weights are compared.
+    let [first, second] =
+        two_ranks(ranks, async |_, _, _| {}).map(|rank| bits(&rank.expect("trained").tensors));
+    assert!(first == second, "ranks of two makes have different weights");
     let recorded = recorded["steps"].as_array().expect("steps").iter().take(STEPS);
     assert!(losses.len() >= STEPS);
     for (step, (loss, want)) in losses.iter().zip(recorded).enumerate() {

@@ -7,6 +7,7 @@ mod flags;
 mod init;
 mod prepare;
 mod progress;
+mod ranks;
 mod record;
 mod resolve;
 mod resume;
@@ -24,7 +25,7 @@ use wgpu_bert::checkpoint::import::ImportSource;
 use wgpu_bert::checkpoint::{ModelFolder, NamedTensor, RunFolder};
 use wgpu_bert::data::{Tokenizer, TrainingData};
 use wgpu_bert::gpu::AdapterKind;
-use wgpu_bert::strategy::Strategy;
+use wgpu_bert::strategy::{Strategy, Team};
 use wgpu_bert::train::{Control, Event, PretrainRun, RunRecord, Snapshot, Trained, fill_masks};
 
 pub use config_file::read as read_config_file;
@@ -37,6 +38,7 @@ use best::Best;
 use curves::Curves;
 use prepare::{Prepared, prepare};
 use progress::Reporter;
+use ranks::Ahead;
 use resolve::{PretrainArgs, VocabularySource, resolve};
 use resume::Found;
 use saving::{Saver, Writer};
@@ -51,7 +53,17 @@ enum Begin {
 
 /// `matches` are those that `flags` were made from: they know which flags were given.
 pub fn run(flags: PretrainFlags, matches: &ArgMatches) -> Result<(), CliError> {
-    let strategy = flags.device.strategy()?;
+    let team = ranks::join(&flags.device);
+    ranks::leave(team.as_ref(), run_as(team.as_ref(), flags, matches))
+}
+
+/// The same as one of several ranks.
+fn run_as(team: Option<&Team>, flags: PretrainFlags, matches: &ArgMatches) -> Result<(), CliError> {
+    let mut strategy = flags.device.strategy()?;
+    if let Some(team) = team {
+        strategy = strategy.in_team(team.clone());
+    }
+    let is_first = team.is_none_or(|team| team.rank() == 0);
     let (json, resume) = (flags.json, flags.resume.resume.clone());
     let confirmed = flags.resume.confirm_changes;
     let init = flags.model.init_checkpoint.as_deref().map(ImportSource::open).transpose()?;
@@ -62,21 +74,32 @@ pub fn run(flags: PretrainFlags, matches: &ArgMatches) -> Result<(), CliError> {
     for warning in &args.warnings {
         output::note(warning);
     }
-    let found = resume::find(resume.as_ref(), &args.model_dir, args.options.schedule.total_steps)?;
-    if let Some(found) = &found {
-        if found.checkpoint.snapshot.step >= args.options.schedule.total_steps {
-            return finished_before(found, &args, json);
-        }
-        if let VocabularySource::Trained(_) = args.vocabulary {
-            let origin = found.path.join("vocab.txt").display().to_string();
-            args.vocabulary = VocabularySource::Given(found.checkpoint.model.vocabulary.clone(), origin);
-        }
+    let total_steps = args.options.schedule.total_steps;
+    let found = match is_first {
+        true => resume::find(resume.as_ref(), &args.model_dir, total_steps)?,
+        false => None,
+    };
+    let is_finished = found.as_ref().is_some_and(|found| found.checkpoint.snapshot.step >= total_steps);
+    let vocabulary = found.as_ref().map(|found| found.checkpoint.model.vocabulary.clone());
+    let Ahead { is_finished, vocabulary } = Ahead { is_finished, vocabulary }.of_first(team)?;
+    if is_finished {
+        return found.map_or(Ok(()), |found| finished_before(&found, &args, json));
+    }
+    if let (Some(vocabulary), VocabularySource::Trained(_)) = (vocabulary, &args.vocabulary) {
+        let folder = found.as_ref().map_or(&args.model_dir, |found| &found.path);
+        let origin = folder.join("vocab.txt").display().to_string();
+        args.vocabulary = VocabularySource::Given(vocabulary, origin);
     }
     let Prepared { tokenizer, data, checksum, eval_checksum } = prepare(&mut args)?;
     let record = record::record(&args, data.count(), checksum);
     if let Some(found) = &found {
         let vocabulary = tokenizer.vocabulary().to_text();
         record::check_same(found, &strategy.names(), &record, &args.options.config, &vocabulary, confirmed)?;
+    }
+    ranks::check_alike(team, &record, &args.options.config, &tokenizer.vocabulary().to_text())?;
+    if !is_first {
+        let start = ranks::start_of_first(team, None)?;
+        return ranks::follow(&strategy, &args.options, data, start.as_ref());
     }
     let begin = match (found, init) {
         (Some(found), _) => Begin::GoOn(Box::new(found)),
@@ -151,6 +174,7 @@ fn train(
             (Some(path), superseded, Some(checkpoint.into_snapshot()))
         }
     };
+    let start = ranks::start_of_first(strategy.team.as_ref(), start)?;
     let folder = RunFolder::claim(&args.model_dir)?;
     let still_counts = |step| superseded.iter().all(|(other, _)| *other != step);
     let best = Best::find(&args.model_dir, eval_checksum.as_deref(), still_counts)?;

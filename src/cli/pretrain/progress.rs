@@ -27,7 +27,8 @@ pub struct Reporter {
 impl Reporter {
     pub fn new(total_steps: u64, json: bool) -> Self {
         // JSON on the same terminal would be drawn over.
-        let has_bar = io::stderr().is_terminal() && !(json && io::stdout().is_terminal());
+        let has_bar =
+            !output::is_hushed() && io::stderr().is_terminal() && !(json && io::stdout().is_terminal());
         let bar = has_bar.then(|| {
             // With the message two lines, which fit 80 columns.
             let style = ProgressStyle::with_template("{bar:20} {pos}/{len}  {msg}");
@@ -181,14 +182,18 @@ fn introduction(started: &Started) -> String {
 
 /// What the replicas took, the slowest named.
 pub fn of_replicas(report: &ReplicaReport) -> String {
-    let ReplicaReport { replicas, reduction_share, bytes } = report;
+    let ReplicaReport { replicas, reduction_share, bytes, bytes_between_workers } = report;
+    let between = match bytes_between_workers {
+        0 => String::new(),
+        bytes => format!(", each process {bytes}"),
+    };
     let slowest = report.slowest();
     let times = replicas.iter().enumerate().map(|(index, (adapter, time))| {
         let mark = if index == slowest { ", the slowest" } else { "" };
         format!("\n  {index}: {adapter}, {:.2} ms for its gradients{mark}", time.as_secs_f64() * 1e3)
     });
     format!(
-        "Summing gradients took {:.1} % of the steps; each replica sent and got {bytes} bytes a step.{}",
+        "Summing gradients took {:.1} % of the steps; each replica sent and got {bytes} bytes a step{between}.{}",
         100.0 * reduction_share,
         times.collect::<String>()
     )

@@ -152,7 +152,7 @@ fn sizes(config: &BertConfig) -> Map<String, Value> {
     serde_json::from_str(&config.to_hugging_face_json()).unwrap_or_default()
 }
 
-fn differences(before: &Map<String, Value>, now: &Map<String, Value>) -> Vec<String> {
+pub fn differences(before: &Map<String, Value>, now: &Map<String, Value>) -> Vec<String> {
     let keys = now.keys().chain(before.keys().filter(|key| !now.contains_key(*key)));
     let told = |value: Option<&Value>| value.map_or("not given".into(), Value::to_string);
     let changed =
