@@ -1,6 +1,7 @@
 //! What the ranks of a run do together, besides their sums.
 
-use super::{Share, TrainError, Trainer};
+use super::{PretrainOptions, Share, Snapshot, TrainError, Trainer};
+use crate::gpu::DeviceOptions;
 use crate::strategy::Team;
 
 /// Waits for all ranks; the result is what each of them says, in their order. Where one of them wants the weights to be
@@ -57,4 +58,38 @@ fn step_of(all: &[Vec<u8>], rank: usize, parts: usize) -> (u64, Share) {
     let weight = all.iter().map(|said| f64::from_bits(word(said, 1))).sum();
     let sequences = all.iter().map(|said| word(said, 2) as usize).sum();
     (end, Share { part: rank * parts, adds: false, weight, sequences })
+}
+
+/// Lets the other ranks know of an error.
+pub(super) fn tell_team<T>(team: Option<&Team>, done: Result<T, TrainError>) -> Result<T, TrainError> {
+    done.inspect_err(|error| {
+        if let Some(team) = team {
+            team.fail(&error.to_string());
+        }
+    })
+}
+
+/// Are all ranks asked for the same?
+pub(super) fn check_alike(
+    team: &Team,
+    options: &PretrainOptions,
+    start: Option<&Snapshot>,
+    size: &str,
+) -> Result<(), TrainError> {
+    // Each may open its device in its own way.
+    let options = PretrainOptions { device: DeviceOptions::default(), ..options.clone() };
+    let options = team.meet(format!("{options:?}").as_bytes())?;
+    let sizes = team.meet(size.as_bytes())?;
+    let bits = |snapshot: &Snapshot| {
+        let tensors = [&snapshot.weights, &snapshot.first_moments, &snapshot.second_moments];
+        let sums = tensors.into_iter().flatten().map(|t| crc32c::crc32c(bytemuck::cast_slice(&t.data)));
+        (snapshot.step, sums.collect::<Vec<_>>())
+    };
+    let starts = team.meet(format!("{:?}", start.map(bits)).as_bytes())?;
+    for (what, said) in [("options", options), ("data or replicas", sizes), ("weights", starts)] {
+        if let Some(rank) = said.iter().position(|other| *other != said[0]) {
+            return Err(TrainError::OtherRank { rank, what });
+        }
+    }
+    Ok(())
 }

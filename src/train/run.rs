@@ -6,6 +6,7 @@ use super::layout::Layout;
 use super::ledger::Ledger;
 use super::on_device::Setup;
 use super::plan::check;
+use super::ranks::{check_alike, tell_team};
 use super::recovery::Recovery;
 use super::steps::Steps;
 use super::{
@@ -14,7 +15,6 @@ use super::{
 };
 use crate::checkpoint::NamedTensor;
 use crate::data::{BatchLimits, Batcher, TrainingData, UnigramBaseline};
-use crate::gpu::DeviceOptions;
 use crate::model::BatchShape;
 use crate::model::config::BertConfig;
 use crate::model::initializer::initial_values;
@@ -205,11 +205,12 @@ impl<'a> PretrainRun<'a> {
         Ok(Self { running, recovery })
     }
 
-    /// Calls functions on the gradients of an explicit all-reduce ([`Distribution::explicit_allreduce`](super::Distribution::explicit_allreduce)), on the host:
-    /// `pre_allreduce_callbacks` in their order on those of every replica, `post_allreduce_callbacks` on their sum. The
-    /// sum is clipped after all of them; with [`compat`](super::Distribution::compat) every replica's gradients are before, and the sum
-    /// never. Steps that are done again after a loss of the device are passed through them again. Where the loss is scaled,
-    /// gradients are still scaled before and after.
+    /// Calls functions on the gradients of an explicit all-reduce, which
+    /// [`Distribution`](super::Distribution) asks for, on the host: `pre_allreduce_callbacks` in their order on those of
+    /// every replica, `post_allreduce_callbacks` on their sum. The sum is clipped after all of them; with
+    /// [`SeedCompat`](super::SeedCompat) every replica's gradients are before, and the sum never. Steps that are done again
+    /// after a loss of the device are passed through them again. Where the loss is scaled, gradients are still scaled before
+    /// and after.
     ///
     /// ```
     /// use wgpu_bert::train::{AllReduceCallback, Control, PretrainRun, TrainError, Trained};
@@ -266,40 +267,6 @@ impl<'a> PretrainRun<'a> {
         let trained = steps.run(before, &mut running, &mut recovery).await;
         tell_team(running.team.as_ref(), trained)
     }
-}
-
-/// Lets the other processes know of an error.
-fn tell_team<T>(team: Option<&Team>, done: Result<T, TrainError>) -> Result<T, TrainError> {
-    done.inspect_err(|error| {
-        if let Some(team) = team {
-            team.fail(&error.to_string());
-        }
-    })
-}
-
-/// Are all processes asked for the same?
-fn check_alike(
-    team: &Team,
-    options: &PretrainOptions,
-    start: Option<&Snapshot>,
-    size: &str,
-) -> Result<(), TrainError> {
-    // Each may open its device in its own way.
-    let options = PretrainOptions { device: DeviceOptions::default(), ..options.clone() };
-    let options = team.meet(format!("{options:?}").as_bytes())?;
-    let sizes = team.meet(size.as_bytes())?;
-    let bits = |snapshot: &Snapshot| {
-        let tensors = [&snapshot.weights, &snapshot.first_moments, &snapshot.second_moments];
-        let sums = tensors.into_iter().flatten().map(|t| crc32c::crc32c(bytemuck::cast_slice(&t.data)));
-        (snapshot.step, sums.collect::<Vec<_>>())
-    };
-    let starts = team.meet(format!("{:?}", start.map(bits)).as_bytes())?;
-    for (what, said) in [("options", options), ("data or replicas", sizes), ("weights", starts)] {
-        if let Some(rank) = said.iter().position(|other| *other != said[0]) {
-            return Err(TrainError::OtherRank { rank, what });
-        }
-    }
-    Ok(())
 }
 
 pub(super) fn batch_limits(options: &PretrainOptions) -> BatchLimits {

@@ -121,6 +121,19 @@ fn a_device_that_does_not_come_back_ends_the_run_with_code_4() {
 }
 
 #[test]
+fn a_device_that_one_of_several_replicas_is_refused_is_told_before_a_step() {
+    let place = Workplace::new();
+    let replicas = ["--ds=mirrored", "--replicas_per_adapter=2"];
+    let refused = FailingDriver::new(&place).pretrain(&place, "lives,refused", &replicas);
+    assert_eq!(refused.code, Some(3), "{}", refused.stderr);
+    let error = &told(&refused, "error")[0];
+    assert_eq!(error["reason"], "device_refused", "{error}");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("its driver opened no device") && message.contains("--adapter"), "{message}");
+    assert!(!place.model_dir().exists() && told(&refused, "progress").is_empty(), "{}", refused.stdout);
+}
+
+#[test]
 fn memory_that_runs_out_is_told_with_the_numbers_of_the_plan() {
     let place = Workplace::new();
     let driver = FailingDriver::new(&place);
