@@ -50,6 +50,7 @@ fn to_json(report: &BenchmarkReport, flags: &BenchFlags) -> Result<Value, CliErr
         "max_seq_length": flags.step.max_seq_length,
         "max_predictions_per_seq": flags.step.max_predictions_per_seq,
         "recompute": flags.step.recompute,
+        "dtype": flags.step.dtype(),
     });
     let measured = serde_json::to_value(report).expect("numbers and names only");
     if let (Value::Object(object), Value::Object(measured)) = (&mut object, measured) {

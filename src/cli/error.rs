@@ -57,6 +57,8 @@ pub enum CliError {
          number of devices: leave it out."
     )]
     ScaleLossAlone,
+    #[error("--{flag} is about half precision: give --dtype fp16, too, or leave it out.")]
+    NotInFp16 { flag: &'static str },
     #[error("{origin} holds finished examples; --{flag} is about making them of text, so leave it out.")]
     FlagForText { flag: &'static str, origin: String },
     #[error(

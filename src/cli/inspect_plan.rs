@@ -11,12 +11,13 @@ use super::output;
 use super::step_flags::StepFlags;
 
 /// Flags that mean something with --plan only, where there is no file.
-const OF_A_PLAN: [&str; 9] = [
+const OF_A_PLAN: [&str; 10] = [
     "model_size",
     "vocab_size",
     "train_batch_size",
     "max_predictions_per_seq",
     "recompute",
+    "dtype",
     "distribution_strategy",
     "adapter",
     "kernels",
@@ -74,6 +75,7 @@ fn to_json(flags: &StepFlags, adapter: &AdapterReport, kernels: &str, plan: &Run
         "max_seq_length": flags.max_seq_length,
         "max_predictions_per_seq": flags.max_predictions_per_seq,
         "recompute": flags.recompute,
+        "dtype": flags.dtype(),
         "adapter": adapter.name,
         "max_buffer_size": adapter.max_buffer_size,
         "max_storage_buffer_binding_size": adapter.max_binding_size,

@@ -13,10 +13,6 @@ const REFUSED: &[(&[&str], &str)] = &[
          `mpirun --hostfile HOSTS`",
     ),
     (
-        &["loss_scale", "ls", "fp16_implementation"],
-        "it belongs to half precision, and this version computes in f32; leave it out",
-    ),
-    (
         &["gin_file", "gin_param"],
         "gin binds Python functions; put training options into the JSON of --bert_config_file instead",
     ),

@@ -4,12 +4,12 @@ use clap::Args;
 use wgpu_bert::data;
 use wgpu_bert::gpu::Precision;
 use wgpu_bert::model::config::BertConfig;
-use wgpu_bert::optimizer::{OptimizerKind, OptimizerOptions, Schedule};
+use wgpu_bert::optimizer::{LossScale, OptimizerKind, OptimizerOptions, Schedule};
 use wgpu_bert::train::{Distribution, OutputBiasInit, PretrainOptions};
 
 use super::device_flags::DeviceFlags;
 use super::error::CliError;
-use super::pretrain::positive;
+use super::pretrain::{positive, precision};
 
 /// A model, a batch and where to compute.
 #[derive(Args)]
@@ -34,6 +34,9 @@ pub struct StepFlags {
     /// Compute activations again instead of keeping them
     #[arg(long)]
     pub recompute: bool,
+    /// fp32, or fp16: activations in half the memory, and a dynamic loss scale [default: fp32]
+    #[arg(long, alias = "dt", value_name = "TYPE", value_parser = precision)]
+    pub dtype: Option<Precision>,
     #[command(flatten)]
     pub device: DeviceFlags,
 }
@@ -41,10 +44,14 @@ pub struct StepFlags {
 impl StepFlags {
     /// The run whose step it is.
     pub fn options(&self) -> Result<PretrainOptions, CliError> {
+        let precision = self.dtype.unwrap_or_default();
         let options = PretrainOptions {
             config: BertConfig::preset(&self.model_size, self.vocab_size)?,
             batch_size: self.train_batch_size,
-            optimizer: OptimizerOptions::new(OptimizerKind::AdamW),
+            optimizer: OptimizerOptions {
+                loss_scale: (precision == Precision::F16).then_some(LossScale::Dynamic),
+                ..OptimizerOptions::new(OptimizerKind::AdamW)
+            },
             schedule: Schedule { init_lr: 1e-4, end_lr: 1e-4, total_steps: 1, warmup_steps: 0.0, power: 1.0 },
             steps_per_epoch: 1,
             num_eval_per_epoch: 1,
@@ -52,7 +59,7 @@ impl StepFlags {
             steps_per_loop: 1,
             seed: 12345,
             recompute: self.recompute,
-            precision: Precision::default(),
+            precision,
             output_bias_init: OutputBiasInit::Zeros,
             device: self.device.options(),
             // In one piece: what does not fit is to be told.
@@ -68,7 +75,17 @@ impl StepFlags {
     }
 
     /// What there is to say of the step besides its sizes.
-    pub fn manner(&self) -> &'static str {
-        if self.recompute { ", activations computed again" } else { "" }
+    pub fn manner(&self) -> String {
+        let in_fp16 = if self.dtype() == "fp16" { ", in fp16" } else { "" };
+        let again = if self.recompute { ", activations computed again" } else { "" };
+        [in_fp16, again].concat()
+    }
+
+    /// The name of the precision.
+    pub fn dtype(&self) -> &'static str {
+        match self.dtype {
+            None | Some(Precision::F32) => "fp32",
+            Some(Precision::F16) => "fp16",
+        }
     }
 }

@@ -3,7 +3,7 @@
 use super::recipe::{Model, Recipe, Warmup};
 use crate::data::InstanceOptions;
 use crate::model::config::{BertConfig, ConfigError};
-use crate::optimizer::{OnNan, OptimizerKind, OptimizerOptions};
+use crate::optimizer::{LossScale, OnNan, OptimizerKind, OptimizerOptions};
 
 /// Choices about examples; see [`InstanceOptions`].
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -45,6 +45,8 @@ pub struct OptimizerChoices {
     pub clip_norm: Option<f64>,
     /// What follows a step that is not finite.
     pub on_nan: Option<OnNan>,
+    /// What the loss is scaled with, if it is.
+    pub loss_scale: Option<LossScale>,
 }
 
 impl Recipe {
@@ -87,6 +89,7 @@ impl Recipe {
                 .clip_norm
                 .map_or(reference.clip_norm, |norm| Some(norm).filter(|norm| *norm > 0.0)),
             on_nan: choices.on_nan.unwrap_or(reference.on_nan),
+            loss_scale: choices.loss_scale,
             ..reference
         }
     }

@@ -116,8 +116,9 @@ pub enum TrainError {
     /// A loss or a gradient is no longer a number.
     #[error(
         "diverged in step {step}, on batch {batch} of pass {pass} over the data: {what} is not finite. {}. Try a lower \
-         learning rate, or more warm-up steps",
-        left_out(*.in_a_row)
+         learning rate, or more warm-up steps{}",
+        left_out(*.in_a_row),
+        if *.scaled { ", or --dtype fp32" } else { "" }
     )]
     Diverged {
         /// The step, from 1.
@@ -130,6 +131,8 @@ pub enum TrainError {
         what: String,
         /// Steps that were left out one after the other, up to this one.
         in_a_row: u64,
+        /// Was the loss scaled, as it is in fp16?
+        scaled: bool,
     },
     /// An update was made by which a weight is no longer a number.
     #[error(

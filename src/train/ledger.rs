@@ -174,5 +174,6 @@ pub(super) fn diverged(
         pass: step / per_pass + 1,
         what,
         in_a_row,
+        scaled: trainer.step().loss_scaling.is_some(),
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use wasm_bindgen::JsValue;
 
 use super::Rejection;
-use crate::optimizer::OptimizerKind;
+use crate::optimizer::{LossScale, OptimizerKind};
 use crate::train::{InstanceChoices, OptimizerChoices};
 
 /// What `runBertPretrain` can be asked. What is missing is decided by `resolve`.
@@ -72,6 +72,8 @@ pub struct RunOptions {
     #[serde(deserialize_with = "positive")]
     pub steps_per_loop: Option<usize>,
     pub recompute: Option<bool>,
+    #[serde(deserialize_with = "dtype")]
+    pub dtype: Option<Dtype>,
     pub kernels: Option<Kernels>,
 }
 
@@ -135,6 +137,13 @@ pub enum Kernels {
     Register,
     Tile,
     Workgroup,
+}
+
+#[derive(Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dtype {
+    Fp32,
+    Fp16,
 }
 
 /// What `Model.evaluate` can be asked.
@@ -244,6 +253,7 @@ impl RunOptions {
             beta_2: self.beta2,
             weight_decay: self.weight_decay,
             clip_norm: self.clip_norm,
+            loss_scale: (self.dtype == Some(Dtype::Fp16)).then_some(LossScale::Dynamic),
             ..OptimizerChoices::default()
         }
     }
@@ -309,6 +319,16 @@ fn model<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ModelChoic
         }
     }
     deserializer.deserialize_any(Choice)
+}
+
+fn dtype<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Dtype>, D::Error> {
+    match Option::<String>::deserialize(deserializer)?.as_deref() {
+        None => Ok(None),
+        Some("fp32") => Ok(Some(Dtype::Fp32)),
+        Some("fp16") => Ok(Some(Dtype::Fp16)),
+        Some("bf16") => Err(de::Error::custom("WebGPU has no bf16; take fp16 or fp32")),
+        Some(other) => Err(de::Error::unknown_variant(other, &["fp32", "fp16"])),
+    }
 }
 
 /// A number in a range, or none.

@@ -131,12 +131,13 @@ impl From<TrainError> for Rejection {
 }
 
 /// What messages name as the command line does, and its name here.
-const NAMES: [(&str, &str); 7] = [
+const NAMES: [(&str, &str); 8] = [
     ("use_next_sentence_label=false", "useNextSentenceLabel: false"),
     ("max_position_embeddings", "config.maxPositionEmbeddings"),
     ("max_seq_length", "maxSeqLength"),
     ("dupe_factor", "dupeFactor"),
     ("do_lower_case", "doLowerCase"),
+    ("--dtype fp32", "dtype: \"fp32\""),
     ("(train-vocab)", "(trainVocabulary)"),
     // There is one adapter.
     (" or choose another adapter with --adapter", ""),

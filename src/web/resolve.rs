@@ -1,7 +1,7 @@
 //! From options and recipe to a run in every detail.
 
 use super::Rejection;
-use super::options::{BiasStart, HiddenAct, Kernels, ModelChoice, ModelSizes, RunOptions};
+use super::options::{BiasStart, Dtype, HiddenAct, Kernels, ModelChoice, ModelSizes, RunOptions};
 use super::text::Reading;
 use crate::checkpoint::{ModelFolder, NamedTensor};
 use crate::data::{InstanceOptions, Tokenizer, Vocabulary};
@@ -101,7 +101,10 @@ pub fn resolve(options: RunOptions) -> Result<Resolved, Rejection> {
         steps_per_loop: options.steps_per_loop.unwrap_or(recipe.steps_per_loop).min(total_steps as usize),
         seed: instances.random_seed,
         recompute: options.recompute.unwrap_or(false),
-        precision: Precision::default(),
+        precision: match options.dtype {
+            None | Some(Dtype::Fp32) => Precision::F32,
+            Some(Dtype::Fp16) => Precision::F16,
+        },
         output_bias_init: match options.output_bias_init {
             None => recipe.output_bias_init,
             Some(BiasStart::Zeros) => OutputBiasInit::Zeros,

@@ -213,6 +213,7 @@ for (const [browser, launch] of [
           { firstSegmentTokens: [9, 3] }, { maxSeqLength: 33 }, { maxSeqLength: 4 }, { vocabulary: "[PAD]", vocabSize: 80 },
           { vocabSize: 6 }, { batchSize: 100_000 }, { seed: -1 }, { doLowerCase: "yes" }, { text: 5 }, { text: [] },
           { text: ["a", 5] }, { text: "" }, { text: "one document.\nonly one." }, { signal: "now" }, { kernels: "fast" }, { kernels: 7 },
+          { dtype: "bf16" }, { dtype: "half" }, { dtype: 16 },
         ];
         const results = [];
         for (const change of wrong) results.push([Object.keys(change).at(-1), await refusal(strategy, { ...options, ...change })]);
@@ -250,6 +251,33 @@ for (const [browser, launch] of [
       assert.deepEqual(noGuesses, { name: "OptionError", field: "topK" });
       assert.deepEqual(messages, []);
     }));
+
+  test(`${browser} trains in fp16, or says that the adapter has none`, { timeout: TIMEOUT }, (t) =>
+    withPage({ launch }, async (page) => {
+      const { hasF16, scales, error } = await page.evaluate(async (options) => {
+        const { OptionError, getDistributionStrategy, runBertPretrain } = await import("/dist/index.js");
+        const hasF16 = (await navigator.gpu.requestAdapter()).features.has("shader-f16");
+        const run = runBertPretrain(await getDistributionStrategy(), { ...options, steps: 6, dtype: "fp16" });
+        const scales = [];
+        try {
+          for await (const event of run) if (event.kind === "progress") scales.push(event.lossScale);
+          (await run.finished).model.close();
+        } catch (error) {
+          const { field, message } = error;
+          return { hasF16, scales, error: { field, message, isOptionError: error instanceof OptionError } };
+        }
+        return { hasF16, scales };
+      }, OPTIONS);
+      t.diagnostic(hasF16 ? "shader-f16" : "no shader-f16");
+      if (hasF16) {
+        assert.equal(error, undefined);
+        assert.ok(scales.length > 0 && scales.every((scale) => scale === 32768), scales.join());
+      } else {
+        assert.deepEqual([error.field, error.isOptionError], ["dtype", true]);
+        assert.match(error.message, /shader-f16/);
+      }
+    }),
+  );
 
   test(`${browser} takes no more memory from step to step`, { timeout: TIMEOUT }, (t) => {
     // In braces, to keep its names from the worker's own. Adds to every event what the worker holds: bytes of wasm memory, and buffers it made and did not destroy.

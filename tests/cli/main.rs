@@ -11,6 +11,7 @@ mod disk;
 mod divergence;
 mod evaluation;
 mod export;
+mod fp16;
 mod init;
 mod inspect;
 #[cfg(unix)]

@@ -180,6 +180,12 @@ export interface PretrainOptions extends ExampleOptions {
   readonly stepsPerLoop?: number;
   /** Computes the layers' activations again for the backward pass instead of keeping them, with the same numbers: less memory, up to a third more to compute: false. */
   readonly recompute?: boolean;
+  /**
+   * `fp16` where the adapter has the feature `shader-f16`: activations take half the memory, and the loss is scaled, so that
+   * small gradients are not lost; a step whose gradients are not finite is left out and halves that scale. Weights stay in
+   * 32 bits: `fp32`.
+   */
+  readonly dtype?: "fp32" | "fp16";
   /** Which kernels compute: those that suit the adapter. */
   readonly kernels?: "register" | "tile" | "workgroup";
 

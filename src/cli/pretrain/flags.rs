@@ -7,6 +7,8 @@ use std::str::FromStr;
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 
+use wgpu_bert::gpu::Precision;
+use wgpu_bert::optimizer::LossScale;
 use wgpu_bert::strategy::Algorithm;
 
 use super::super::device_flags::DeviceFlags;
@@ -221,9 +223,17 @@ pub struct TrainingFlags {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         value_parser = BoolishValueParser::new())]
     pub recompute: Option<bool>,
-    /// fp32, the only precision there is
+    /// fp32, or fp16 on adapters with the feature shader-f16: activations take half the memory, weights stay in fp32
+    /// [default: fp32]
     #[arg(long, alias = "dt", value_name = "TYPE", value_parser = precision)]
-    pub dtype: Option<()>,
+    pub dtype: Option<Precision>,
+    /// What the loss is multiplied with in fp16, so that small gradients are not lost: dynamic, which skips a step and
+    /// halves where a gradient is not finite, whatever --on_nan says, but for 10 in a row; or a number [default: dynamic]
+    #[arg(long, alias = "ls", value_name = "dynamic|SCALE", value_parser = loss_scale)]
+    pub loss_scale: Option<LossScale>,
+    /// keras, the only way fp16 is computed here
+    #[arg(long, value_name = "NAME", value_parser = fp16_implementation)]
+    pub fp16_implementation: Option<()>,
 }
 
 /// How well the model guesses on examples that it does not learn from.
@@ -358,11 +368,29 @@ fn range(text: &str) -> Result<(usize, usize), String> {
         .ok_or_else(|| "must be two whole numbers MIN,MAX with 1 <= MIN <= MAX".into())
 }
 
-fn precision(text: &str) -> Result<(), String> {
+pub fn precision(text: &str) -> Result<Precision, String> {
     match text.to_lowercase().as_str() {
-        "fp32" => Ok(()),
-        "bf16" => Err("WebGPU has no bf16; this version computes in fp32".into()),
-        "fp16" => Err("this version computes in fp32".into()),
-        _ => Err("must be fp32".into()),
+        "fp32" => Ok(Precision::F32),
+        "fp16" => Ok(Precision::F16),
+        "bf16" => Err("WebGPU has no bf16; take fp16 or fp32".into()),
+        _ => Err("must be fp32 or fp16".into()),
+    }
+}
+
+fn loss_scale(text: &str) -> Result<LossScale, String> {
+    if text.eq_ignore_ascii_case("dynamic") {
+        return Ok(LossScale::Dynamic);
+    }
+    let scale = text.parse().ok().filter(|scale: &f32| scale.is_normal() && *scale > 0.0);
+    scale.map(LossScale::Fixed).ok_or_else(|| "must be dynamic or a number above 0".into())
+}
+
+fn fp16_implementation(text: &str) -> Result<(), String> {
+    match text.to_lowercase().as_str() {
+        "keras" => Ok(()),
+        "graph_rewrite" => {
+            Err("it rewrites graphs of TensorFlow, of which there are none here; leave it out".into())
+        }
+        _ => Err("must be keras".into()),
     }
 }

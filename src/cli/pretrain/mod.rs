@@ -29,7 +29,7 @@ use wgpu_bert::strategy::{Strategy, Team};
 use wgpu_bert::train::{Control, Event, PretrainRun, RunRecord, Snapshot, Trained, fill_masks};
 
 pub use config_file::read as read_config_file;
-pub use flags::{PretrainFlags, positive, probability};
+pub use flags::{PretrainFlags, positive, precision, probability};
 pub use init::list as list_tensors;
 
 use super::error::{CliError, DIVERGED};

@@ -3,8 +3,9 @@
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use wgpu_bert::data::{self, TrainingData};
+use wgpu_bert::gpu::Precision;
 use wgpu_bert::model::config::BertConfig;
-use wgpu_bert::optimizer::{OnNan, OptimizerKind};
+use wgpu_bert::optimizer::{LossScale, OnNan, OptimizerKind};
 use wgpu_bert::train::{RunRecord, SeedCompat, TrainingCheckpoint};
 
 use super::super::error::CliError;
@@ -75,6 +76,14 @@ fn options(args: &PretrainArgs) -> Map<String, Value> {
     }
     if let Some(family) = run.device.family {
         object["kernels"] = format!("{family:?}").to_lowercase().into();
+    }
+    if run.precision == Precision::F16 {
+        object["dtype"] = "fp16".into();
+    }
+    match optimizer.loss_scale {
+        None => {}
+        Some(LossScale::Dynamic) => object["loss_scale"] = "dynamic".into(),
+        Some(LossScale::Fixed(scale)) => object["loss_scale"] = scale.into(),
     }
     // Numbers as they are after a file, so that they can be compared with such.
     serde_json::from_str(&object.to_string()).unwrap_or_default()

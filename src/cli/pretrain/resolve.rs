@@ -7,7 +7,7 @@ use wgpu_bert::checkpoint::import::ImportSource;
 use wgpu_bert::data::{self, InstanceOptions};
 use wgpu_bert::gpu::{DeviceOptions, Precision};
 use wgpu_bert::model::config::{BertConfig, ConfigError, ConfigProblem};
-use wgpu_bert::optimizer::{OnNan, OptimizerKind, Schedule};
+use wgpu_bert::optimizer::{LossScale, OnNan, OptimizerKind, Schedule};
 use wgpu_bert::strategy::AllReduce;
 use wgpu_bert::train::recipe::{self, Recipe};
 use wgpu_bert::train::{
@@ -154,7 +154,7 @@ pub fn resolve(
         options: PretrainOptions {
             config,
             batch_size: training.train_batch_size.unwrap_or(recipe.train_batch_size),
-            optimizer: recipe.optimizer(optimizer(options)),
+            optimizer: recipe.optimizer(optimizer(options)?),
             schedule,
             steps_per_epoch: steps_per_epoch as u64,
             num_eval_per_epoch: num_eval_per_epoch as u64,
@@ -162,7 +162,7 @@ pub fn resolve(
             steps_per_loop: steps_per_loop.min(longest),
             seed: instances.random_seed,
             recompute: training.recompute.unwrap_or(false),
-            precision: Precision::default(),
+            precision: training.dtype.unwrap_or_default(),
             output_bias_init: match training.output_bias_init {
                 None => recipe.output_bias_init,
                 Some(BiasStart::Zeros) => OutputBiasInit::Zeros,
@@ -285,10 +285,20 @@ fn distribution(OptionFlags { training, .. }: &OptionFlags) -> Result<Distributi
     })
 }
 
-fn optimizer(OptionFlags { training, .. }: &OptionFlags) -> OptimizerChoices {
+fn optimizer(OptionFlags { training, .. }: &OptionFlags) -> Result<OptimizerChoices, CliError> {
     // The reference's explicit all-reduce clips whatever the optimizer.
     let always_clips = training.compat.is_some() && training.explicit_allreduce == Some(true);
-    OptimizerChoices {
+    let half_precision = training.dtype == Some(Precision::F16);
+    for (flag, given) in [
+        ("loss_scale", training.loss_scale.is_some()),
+        ("fp16_implementation", training.fp16_implementation.is_some()),
+    ] {
+        if given && !half_precision {
+            return Err(CliError::NotInFp16 { flag });
+        }
+    }
+    Ok(OptimizerChoices {
+        loss_scale: half_precision.then_some(training.loss_scale.unwrap_or(LossScale::Dynamic)),
         kind: training.optimizer_type.map(|name| match name {
             OptimizerType::Adamw => OptimizerKind::AdamW,
             OptimizerType::Lamb => OptimizerKind::Lamb,
@@ -301,5 +311,5 @@ fn optimizer(OptionFlags { training, .. }: &OptionFlags) -> OptimizerChoices {
             NanAction::Stop => OnNan::Stop,
             NanAction::Skip => OnNan::Skip,
         }),
-    }
+    })
 }

@@ -7,7 +7,7 @@ use clap::{Args, Command, FromArgMatches};
 use wgpu_bert::data::InstanceOptions;
 use wgpu_bert::gpu::{DeviceOptions, KernelFamily, Precision};
 use wgpu_bert::model::config::BertConfig;
-use wgpu_bert::optimizer::{OnNan, OptimizerKind, OptimizerOptions, Schedule};
+use wgpu_bert::optimizer::{LossScale, OnNan, OptimizerKind, OptimizerOptions, Schedule};
 use wgpu_bert::strategy::{Algorithm, AllReduce};
 use wgpu_bert::train::{Distribution, OutputBiasInit, PretrainOptions, SeedCompat};
 
@@ -89,7 +89,8 @@ fn every_flag_arrives() {
          --first_segment_tokens 4,9 --train_batch_size 8 --num_steps_per_epoch 50 --num_train_epochs 2 \
          --steps_per_loop 25 --learning_rate 1e-3 --end_lr 1e-4 --warmup_steps 12.5 --optimizer_type LAMB \
          --weight_decay 0.1 --beta_1 0.8 --beta_2 0.9 --clip_norm 2 --on_nan skip --nouse_next_sentence_label \
-         --output_bias_init unigram --seed 7 --hidden_dropout_prob 0 --attention_probs_dropout_prob 0.2 --dtype fp32 \
+         --output_bias_init unigram --seed 7 --hidden_dropout_prob 0 --attention_probs_dropout_prob 0.2 --dtype fp16 \
+         --loss_scale 1024 --fp16_implementation keras \
          --recompute --kernels register --runtime_checks --train_summary_interval -1 --save_checkpoints_steps 5 \
          --save_checkpoints_secs 60 --keep_checkpoint_max 1 --gradient_accumulation_steps 4 \
          --all_reduce_alg RING --allreduce_bytes_per_pack 4096 --explicit_allreduce --compat seed --scale_loss",
@@ -123,7 +124,6 @@ fn every_flag_arrives() {
             config: BertConfig { hidden_dropout_prob: 0.0, attention_probs_dropout_prob: 0.2, ..base },
             batch_size: 8,
             optimizer: OptimizerOptions {
-                loss_scale: None,
                 kind: OptimizerKind::Lamb,
                 beta_1: 0.8,
                 beta_2: 0.9,
@@ -131,6 +131,7 @@ fn every_flag_arrives() {
                 weight_decay: 0.1,
                 clip_norm: Some(2.0),
                 on_nan: OnNan::Skip,
+                loss_scale: Some(LossScale::Fixed(1024.0)),
             },
             schedule: Schedule {
                 init_lr: 1e-3,
@@ -145,7 +146,7 @@ fn every_flag_arrives() {
             steps_per_loop: 25,
             seed: 7,
             recompute: true,
-            precision: Precision::default(),
+            precision: Precision::F16,
             output_bias_init: OutputBiasInit::Unigram,
             device: DeviceOptions {
                 family: Some(KernelFamily::Register),
@@ -175,6 +176,18 @@ fn spellings_of_the_reference_are_understood() {
     for (flag, kept) in [("--use_next_sentence_label", true), ("--nouse-next-sentence-label", false)] {
         assert_eq!(reference(flag).options.use_next_sentence_label, kept, "{flag}");
     }
+}
+
+#[test]
+fn half_precision_brings_a_loss_scale() {
+    let of = |line: &str| {
+        let PretrainOptions { precision, optimizer, .. } = reference(line).options;
+        (precision, optimizer.loss_scale)
+    };
+    assert_eq!(of(""), (Precision::F32, None));
+    assert_eq!(of("--dt=FP16"), (Precision::F16, Some(LossScale::Dynamic)));
+    assert_eq!(of("--dtype fp16 --loss_scale=Dynamic").1, Some(LossScale::Dynamic));
+    assert_eq!(of("--dtype fp16 --ls 0.5").1, Some(LossScale::Fixed(0.5)));
 }
 
 #[test]
@@ -271,7 +284,15 @@ fn bad_values_are_refused_by_flag() {
         ("--optimizer_type sgd", &["optimizer_type", "sgd"]),
         ("--model_size huge", &["model_size", "huge", "medium"]),
         ("--dtype bf16", &["dtype", "no bf16"]),
-        ("--dtype=fp16", &["dtype", "fp32"]),
+        ("--dtype=half", &["dtype", "fp32 or fp16"]),
+        ("--dtype=fp16 --loss_scale 0", &["loss_scale", "dynamic or a number above 0"]),
+        ("--dtype=fp16 --ls=1e39", &["loss_scale", "dynamic or a number above 0"]),
+        ("--loss_scale dynamic --model_dir out", &["--loss_scale", "--dtype fp16"]),
+        (
+            "--dtype=fp32 --fp16_implementation=keras --model_dir out",
+            &["--fp16_implementation", "--dtype fp16"],
+        ),
+        ("--dtype=fp16 --fp16_implementation=graph_rewrite", &["fp16_implementation", "TensorFlow"]),
         ("--vocab_size 9 --vocab_file v", &["vocab_size", "cannot be used with"]),
         ("--input_files a,,b", &["input_files", "empty name"]),
         ("--num_steps_per_epoch 2147483647 --num_train_epochs 3", &["num_train_epochs", "6442450941"]),
