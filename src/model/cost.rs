@@ -5,6 +5,7 @@
 use super::config::BertConfig;
 use super::inputs::BatchShape;
 use super::parameters::parameter_shapes;
+use crate::gpu::Precision;
 
 /// The matrix products of one kind: how many, and the rows, columns and summed dimension of each.
 struct Products {
@@ -59,8 +60,9 @@ pub fn step_flops(config: &BertConfig, shape: BatchShape) -> u64 {
 /// The least bytes that a training step with the next-sentence task can move, if no kernel kept more than a row or a
 /// tile to itself: each operand of each matrix product once, each other activation written once and read once per use,
 /// each parameter with its gradient and moments once, and its gradient once more for the norm. What is updated in place
-/// counts once, as in [`Plan::moved_bytes`](crate::gpu::Plan::moved_bytes).
-pub fn least_moved_bytes(config: &BertConfig, shape: BatchShape) -> u64 {
+/// counts once, as in [`Plan::moved_bytes`](crate::gpu::Plan::moved_bytes). Operands and activations are stored in
+/// `precision`, parameters in f32.
+pub fn least_moved_bytes(config: &BertConfig, shape: BatchShape, precision: Precision) -> u64 {
     let operands = |Products { count, m, n, k }: &Products| count * (m * k + k * n + m * n);
     let matmuls = 3 * products(config, shape).iter().map(operands).sum::<u64>();
     let [tokens, slots, hidden] = [shape.tokens(), shape.slots(), config.hidden_size].map(|size| size as u64);
@@ -79,7 +81,7 @@ pub fn least_moved_bytes(config: &BertConfig, shape: BatchShape) -> u64 {
     let shapes = parameter_shapes(config, true);
     let parameters: u64 = shapes.iter().map(|(_, shape)| shape.iter().product::<usize>() as u64).sum();
     let layers = config.num_hidden_layers as u64 * layer;
-    4 * (matmuls + layers + embeddings + head + 5 * parameters)
+    precision.bytes() as u64 * (matmuls + layers + embeddings + head) + 4 * 5 * parameters
 }
 
 #[cfg(test)]
@@ -110,11 +112,16 @@ mod tests {
     fn the_least_is_less_than_what_each_part_moves_alone() {
         let config = BertConfig::preset("tiny", 8192).unwrap();
         let parameters = 1_552_898;
-        let least = least_moved_bytes(&config, SHAPE);
+        let least = least_moved_bytes(&config, SHAPE, Precision::F32);
         let logits = 4 * 160 * 8192;
+        let half = least_moved_bytes(&config, SHAPE, Precision::F16);
+        assert_eq!(2 * half, least + 20 * parameters, "what is updated stays in f32");
         assert!(least > 20 * parameters + 4 * logits, "{least}");
         let none = BertConfig { num_hidden_layers: 0, ..config.clone() };
         let two = BertConfig { num_hidden_layers: 4, ..config };
-        assert_eq!(least_moved_bytes(&two, SHAPE) - least, least - least_moved_bytes(&none, SHAPE));
+        assert_eq!(
+            least_moved_bytes(&two, SHAPE, Precision::F32) - least,
+            least - least_moved_bytes(&none, SHAPE, Precision::F32)
+        );
     }
 }

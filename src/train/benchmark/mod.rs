@@ -193,7 +193,7 @@ pub async fn benchmark(
         layer_forward_dispatches,
         layer_backward_dispatches,
         moved_bytes,
-        least_moved_bytes: least_moved_bytes(&options.config, shape),
+        least_moved_bytes: least_moved_bytes(&options.config, shape, options.precision),
         flops,
         gflops: giga_per_second(flops),
         gb_per_second: giga_per_second(moved_bytes),
