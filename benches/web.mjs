@@ -1,12 +1,13 @@
 // How long a training step takes in a browser, next to other libraries with the same weights and batch:
 //
 //     npm run -s bench:web -- [--config tiny] [--vocab_size 8192] [--peers jax-js,tfjs] [--steps 5]
-//                             [--browser chromium|firefox] [--json]
+//                             [--browsers chromium,firefox] [--json]
 //
 // They step in turn, so that whatever else the machine does meets all alike. Fails where losses do not agree, since then
-// the libraries do not compute the same. `--peers none` measures ours alone.
-// Tells a table, or with `--json` one line of JSON: what the command `bench` tells, and `peers` with a `ratio` each, its
-// time over ours. Needs the package in dist/.
+// the libraries do not compute the same. `--peers none` measures ours alone. In browsers after the first ours steps alone,
+// in turn with all else.
+// Tells a table, or with `--json` one line of JSON: what the command `bench` tells, `peers` with a `ratio` each, its time
+// over ours, and `browsers` likewise for all but the first. Needs the package in dist/.
 import { cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
@@ -33,21 +34,23 @@ function options() {
   const { values } = parseArgs({
     options: {
       config: text("tiny"), vocab_size: text("8192"), peers: text(Object.keys(PEERS).join()), steps: text("5"),
-      browser: text("chromium"), json: { type: "boolean", default: false },
+      browsers: text("chromium"), json: { type: "boolean", default: false },
     },
   });
-  const { config, browser, json } = values;
+  const { config, json } = values;
   const [vocabSize, steps] = [Number(values.vocab_size), Number(values.steps)];
   const peers = values.peers === "none" ? [] : values.peers.split(",");
+  const browsers = values.browsers.split(",");
   const check = (holds, problem) => {
     if (!holds) throw new Usage(problem);
   };
   check(config in CONFIGS, `--config must be one of ${Object.keys(CONFIGS)}`);
-  check(browser in BROWSERS, `--browser must be one of ${Object.keys(BROWSERS)}`);
+  const areKnown = browsers.every((browser) => browser in BROWSERS) && new Set(browsers).size === browsers.length;
+  check(areKnown, `--browsers must be some of ${Object.keys(BROWSERS)}`);
   check(peers.every((peer) => peer in PEERS), `--peers must be none or some of ${Object.keys(PEERS)}`);
   check(Number.isInteger(vocabSize) && vocabSize > 5, "--vocab_size must be a whole number above 5");
   check(Number.isInteger(steps) && steps > 0, "--steps must be a whole number above 0");
-  return { config, vocabSize, peers, steps, browser, json };
+  return { config, vocabSize, peers, steps, browsers, json };
 }
 
 /** The folder of a site with every library's module and the package. */
@@ -95,16 +98,18 @@ function disagreement(ours, theirs) {
   return step < 0 ? undefined : `the loss of step ${step} is ${theirs[step]}, but ours ${ours[step]}`;
 }
 
-async function measureAll({ config, vocabSize, peers, steps, browser }) {
+async function measureAll({ config, vocabSize, peers, steps, browsers }) {
   const folder = mkdtempSync(join(tmpdir(), "wgpu-bert-bench-"));
-  let opened, server;
+  const opened = {};
+  let server;
   try {
     await makeSite(folder);
-    opened = await BROWSERS[browser]();
+    for (const browser of browsers) opened[browser] = await BROWSERS[browser]();
     server = await serve({ folder });
-    const turns = new Turns(["ours", ...peers]);
-    const measure = async (name, module) => {
-      const page = await opened.newPage();
+    const [first, ...others] = browsers;
+    const turns = new Turns([...browsers, ...peers]);
+    const measure = async (name, module, browser) => {
+      const page = await opened[browser].newPage();
       // A library may tell an error of the device here only, and go on with wrong numbers.
       page.on("console", (message) => ["error", "warning", "warn"].includes(message.type()) && console.error(`${name}: ${message.text()}`));
       await page.exposeFunction("turn", () => turns.next(name));
@@ -115,23 +120,26 @@ async function measureAll({ config, vocabSize, peers, steps, browser }) {
       if (result.error) throw new Error(`${name}: ${result.error}`);
       return result;
     };
-    const [ours, ...results] = await Promise.all([measure("ours", "ours"), ...peers.map((peer) => measure(peer, PEERS[peer]))]);
-    const report = { kind: "bench_web", browser, config, vocab_size: vocabSize, ...ours, peers: {} };
-    for (const [i, peer] of peers.entries()) {
-      const result = results[i];
-      const problem = disagreement(ours.losses, result.losses);
-      if (problem) throw new Error(`${peer}: ${problem}`);
-      report.peers[peer] = { ...result, ratio: result.step_ms / ours.step_ms };
-    }
-    return { ...report, load: loadavg()[0] };
+    const [ours, ...results] = await Promise.all([
+      ...browsers.map((browser) => measure(browser, "ours", browser)),
+      ...peers.map((peer) => measure(peer, PEERS[peer], first)),
+    ]);
+    const compared = (names, results) => Object.fromEntries(names.map((name, i) => {
+      const problem = disagreement(ours.losses, results[i].losses);
+      if (problem) throw new Error(`${name}: ${problem}`);
+      return [name, { ...results[i], ratio: results[i].step_ms / ours.step_ms }];
+    }));
+    const report = { kind: "bench_web", browser: first, config, vocab_size: vocabSize, ...ours };
+    const compare = { browsers: compared(others, results), peers: compared(peers, results.slice(others.length)) };
+    return { ...report, ...compare, load: loadavg()[0] };
   } finally {
-    await opened?.close();
+    for (const browser of Object.values(opened)) await browser.close();
     server?.close();
     rmSync(folder, { recursive: true });
   }
 }
 
-function table({ peers, ...ours }) {
+function table({ peers, browsers, ...ours }) {
   const line = (...cells) => cells.map((cell, i) => (i ? String(cell).padStart(12) : cell.padEnd(12))).join("");
   const ms = (number) => number.toFixed(1);
   const row = (name, { step_ms, min_step_ms, losses, ratio = 1 }) =>
@@ -141,6 +149,7 @@ function table({ peers, ...ours }) {
     `${ours.gflops.toFixed(2)} GFLOP/s, ${(100 * ours.share_of_best_matmul).toFixed(0)} % of the best matrix product (${ours.best_matmul.gflops.toFixed(2)})`,
     line("", "step ms", "shortest", "ratio", "last loss", "steps"),
     row("wgpu-bert", ours),
+    ...Object.entries(browsers).map(([browser, there]) => row(`in ${browser}`, there)),
     ...Object.entries(peers).map(([name, peer]) => row(name, peer)),
   ].join("\n");
 }

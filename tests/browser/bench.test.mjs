@@ -11,12 +11,15 @@ function bench(...args) {
   return { status, stderr, report: status === 0 && JSON.parse(stdout.trim().split("\n").at(-1)) };
 }
 
-test("Chromium: a step next to jax-js's is told as JSON", { timeout: 300_000 }, () => {
-  const { stderr, report } = bench("--config", "nano", "--vocab_size", "50", "--peers", "jax-js", "--steps", "1", "--json");
+test("Chromium: a step next to jax-js's and to Firefox's is told as JSON", { timeout: 300_000 }, () => {
+  const model = ["--config", "nano", "--vocab_size", "50", "--steps", "1"];
+  const { stderr, report } = bench(...model, "--peers", "jax-js", "--browsers", "chromium,firefox", "--json");
   assert.ok(report, stderr);
-  const { config, vocab_size, step_ms, min_step_ms, losses, peers } = report;
-  assert.deepEqual([config, vocab_size, losses.length], ["nano", 50, 3]);
+  const { browser, config, vocab_size, step_ms, min_step_ms, losses, peers, browsers } = report;
+  assert.deepEqual([browser, config, vocab_size, losses.length], ["chromium", "nano", 50, 3]);
   assert.ok(step_ms > 0 && min_step_ms === step_ms, `${step_ms}, ${min_step_ms}`);
+  const { firefox } = browsers;
+  assert.deepEqual([firefox.ratio, firefox.losses.length], [firefox.step_ms / step_ms, 3]);
   const jax = peers["jax-js"];
   assert.equal(jax.ratio, jax.step_ms / step_ms);
   // That they agree is for the script to see; that a random model of 50 words begins so, for us.
@@ -24,7 +27,7 @@ test("Chromium: a step next to jax-js's is told as JSON", { timeout: 300_000 }, 
 });
 
 test("bench:web tells what it cannot take", () => {
-  for (const [args, part] of [[["--config", "huge"], "nano"], [["--peers", "numpy"], "jax-js"], [["--steps", "0"], "--steps"]]) {
+  for (const [args, part] of [[["--config", "huge"], "nano"], [["--peers", "numpy"], "jax-js"], [["--browsers", "firefox,lynx"], "chromium"], [["--steps", "0"], "--steps"]]) {
     const { status, stderr } = bench(...args);
     assert.equal(status, 2, stderr);
     assert.ok(stderr.includes(part), stderr);
