@@ -20,6 +20,12 @@ pub(super) struct AllReduceCallbacks<'a> {
     pub post: Vec<AllReduceCallback<'a>>,
 }
 
+impl AllReduceCallbacks<'_> {
+    pub fn is_empty(&self) -> bool {
+        self.pre.is_empty() && self.post.is_empty()
+    }
+}
+
 /// Scales gradients down to a global norm `‖g‖ = √Σg²` of `clip_norm` where theirs is larger, all by the same factor, as
 /// the reference's callback does before the sum. Those whose norm is not finite stay as they are: the step is left out.
 pub fn clip_by_global_norm(gradients: &mut [NamedTensor], clip_norm: f64) {
@@ -80,16 +86,22 @@ impl GradientMap {
         Self { parameters: parameters.collect(), rows: [predictions, sequences].map(rows_of) }
     }
 
-    /// Passes the gradients of a replica through a function; `tensors` are for each tensor what every replica has of it.
+    /// Passes the gradients of a replica, which are those of its loss times `loss_scale`, through a function that sees them
+    /// unscaled; `tensors` are for each tensor what every replica has of it.
     pub fn pass(
         &self,
         tensors: &mut [Vec<Vec<f32>>],
         replica: usize,
+        loss_scale: f32,
         through: impl FnOnce(&mut [NamedTensor]) -> Result<(), TrainError>,
     ) -> Result<(), TrainError> {
         let gradient = |Pieces { name, shape, pieces }: &Pieces| {
             let data = pieces.iter().flat_map(|(tensor, words)| &tensors[*tensor][replica][words.clone()]);
-            NamedTensor { name: name.clone(), shape: shape.clone(), data: data.copied().collect() }
+            NamedTensor {
+                name: name.clone(),
+                shape: shape.clone(),
+                data: data.map(|g| g / loss_scale).collect(),
+            }
         };
         let mut gradients: Vec<_> = self.parameters.iter().map(gradient).collect();
         through(&mut gradients)?;
@@ -97,7 +109,8 @@ impl GradientMap {
             let mut rest = &gradient.data[..];
             for (tensor, words) in pieces {
                 let (piece, behind) = rest.split_at(words.len());
-                tensors[*tensor][replica][words.clone()].copy_from_slice(piece);
+                let scaled = tensors[*tensor][replica][words.clone()].iter_mut();
+                scaled.zip(piece).for_each(|(scaled, g)| *scaled = g * loss_scale);
                 rest = behind;
             }
         }

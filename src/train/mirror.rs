@@ -16,6 +16,7 @@ use crate::checkpoint::NamedTensor;
 use crate::data::Batch;
 use crate::gpu::{Gpu, GpuError, KernelFamily, Readback, Tensor, UploadRing};
 use crate::model::Stage;
+use crate::optimizer::LossScaleState;
 use crate::strategy::{Team, WorkersError, packs};
 
 /// What the replicas of a run took.
@@ -157,7 +158,14 @@ impl Mirror {
             meet(team, trainers[0], &[]).await?;
         }
         let reducing = Instant::now();
-        reduction.sum(&shares, team.as_ref(), callbacks)?;
+        // All replicas have the same, as it follows the sums.
+        let loss_scale = match trainers[0].step().loss_scaling {
+            Some(scaling) if !callbacks.is_empty() => {
+                LossScaleState::from_words(trainers[0].read_words(scaling.state).await?).scale
+            }
+            _ => 1.0,
+        };
+        reduction.sum(&shares, loss_scale, team.as_ref(), callbacks)?;
         let updated = if weights.is_some() { 1 } else { count };
         for (link, trainer) in links.iter_mut().zip(&mut trainers).take(updated) {
             let sums = reduction.tensors.iter().map(|tensor| &tensor[0][..]);

@@ -41,13 +41,15 @@ impl Reduction {
         }
     }
 
-    /// Sums everything up, by way of the callbacks, over the ranks too.
+    /// Sums everything up, by way of the callbacks, over the ranks too. What callbacks see is without the `loss_scale`, by
+    /// which the gradients are multiplied.
     ///
     /// # Errors
     /// [`TrainError::Callback`].
     pub fn sum(
         &mut self,
         shares: &[Share],
+        loss_scale: f32,
         team: Option<&Team>,
         callbacks: &mut AllReduceCallbacks<'_>,
     ) -> Result<(), TrainError> {
@@ -55,7 +57,7 @@ impl Reduction {
         let replicas = shares.len() * team.map_or(1, Team::count);
         if compat.is_some() || !callbacks.pre.is_empty() {
             for replica in 0..shares.len() {
-                map.pass(tensors, replica, |gradients| {
+                map.pass(tensors, replica, loss_scale, |gradients| {
                     if let Some((compat, clip_norm)) = compat {
                         compat.before_sum(gradients, replicas, *clip_norm);
                     }
@@ -80,7 +82,9 @@ impl Reduction {
             map.scale_rows(tensors, 0, [shares[0].weight, 1.0]);
         }
         if !callbacks.post.is_empty() {
-            map.pass(tensors, 0, |sums| call(&mut callbacks.post, "post_allreduce_callbacks", sums))?;
+            map.pass(tensors, 0, loss_scale, |sums| {
+                call(&mut callbacks.post, "post_allreduce_callbacks", sums)
+            })?;
         }
         Ok(())
     }

@@ -209,8 +209,8 @@ impl<'a> PretrainRun<'a> {
     /// [`Distribution`](super::Distribution) asks for, on the host: `pre_allreduce_callbacks` in their order on those of
     /// every replica, `post_allreduce_callbacks` on their sum. The sum is clipped after all of them; with
     /// [`SeedCompat`](super::SeedCompat) every replica's gradients are before, and the sum never. Steps that are done again
-    /// after a loss of the device are passed through them again. Where the loss is scaled, gradients are still scaled before
-    /// and after.
+    /// after a loss of the device are passed through them again. Where the loss is scaled, all callbacks see gradients
+    /// without the scale. It is put back on behind them, so what they leave must be finite times the scale, too.
     ///
     /// ```
     /// use wgpu_bert::train::{AllReduceCallback, Control, PretrainRun, TrainError, Trained};

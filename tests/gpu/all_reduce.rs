@@ -4,11 +4,12 @@ use std::cell::RefCell;
 
 use wgpu_bert::checkpoint::NamedTensor;
 use wgpu_bert::data::{BatchLimits, Batcher};
+use wgpu_bert::gpu::Precision;
 use wgpu_bert::model::{BatchShape, StepKind};
-use wgpu_bert::optimizer::OptimizerKind;
+use wgpu_bert::optimizer::{LossScale, OptimizerKind, OptimizerOptions};
 use wgpu_bert::train::{
     AllReduceCallback, Control, Distribution, Event, PretrainOptions, PretrainRun, SeedCompat, Share,
-    StepScalars, TrainError, Trained, Trainer,
+    StepScalars, TrainError, Trained, Trainer, clip_by_global_norm,
 };
 
 use crate::distribution::{assert_same, long, run};
@@ -101,6 +102,53 @@ fn callbacks_see_every_gradient_by_name_in_their_order() {
             assert!(is_sum_of_something || sum.name.ends_with("key.bias"), "{} has no gradient", sum.name);
         }
     }
+}
+
+#[test]
+fn callbacks_see_gradients_without_the_loss_scale() {
+    let device = device(None);
+    let setting = replicas(&few(&device, OptimizerKind::AdamW, 1), 2);
+    let seen = |precision, loss_scale| {
+        let mut setting = setting.clone();
+        setting.options.precision = precision;
+        setting.options.optimizer =
+            OptimizerOptions { loss_scale, clip_norm: None, ..setting.options.optimizer };
+        let seen = RefCell::new(Vec::new());
+        let look = |gradients: &mut [NamedTensor]| {
+            let values = gradients.iter().flat_map(|gradient| gradient.data.iter().map(|g| f64::from(*g)));
+            seen.borrow_mut().push(values.collect());
+            Ok(())
+        };
+        let clip = |gradients: &mut [NamedTensor]| {
+            clip_by_global_norm(gradients, 0.1);
+            Ok(())
+        };
+        let ran = train(&setting, EXPLICIT, vec![Box::new(look)], vec![Box::new(look), Box::new(clip)]);
+        let norm = f64::from(ran.expect("trained").trained.last.expect("progress").grad_norm);
+        assert!((norm - 0.1).abs() < 1e-5, "{loss_scale:?}: clipped to {norm}");
+        seen.into_inner()
+    };
+    let want: Vec<Vec<f64>> = seen(Precision::F32, None);
+    assert_eq!(want.len(), 3);
+    for loss_scale in [LossScale::Dynamic, LossScale::Fixed(3000.0)] {
+        for (got, want) in seen(Precision::F16, Some(loss_scale)).iter().zip(&want) {
+            let difference: Vec<_> = got.iter().zip(want).map(|(got, want)| got - want).collect();
+            let (error, norm) = (norm(&[difference]), norm(std::slice::from_ref(want)));
+            assert!(error > 0.0 && error < 1e-2 * norm, "{loss_scale:?}: off by {error} of {norm}");
+        }
+    }
+
+    // What is not finite stays so, and its step is left out.
+    let mut setting = setting;
+    setting.options.precision = Precision::F16;
+    setting.options.optimizer.loss_scale = Some(LossScale::Dynamic);
+    let overflow: AllReduceCallback<'_> = Box::new(|gradients| {
+        gradients[0].data[0] = f32::INFINITY;
+        Ok(())
+    });
+    let told = train(&setting, EXPLICIT, vec![overflow], vec![]).expect("trained").trained.last;
+    let told = told.expect("progress");
+    assert_eq!((told.left_out, told.loss_scale), (1, Some(16384.0)));
 }
 
 #[test]
