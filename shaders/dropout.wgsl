@@ -42,14 +42,14 @@ fn pcg4d(key: vec4u) -> vec4u {
 @compute @workgroup_size(64)
 fn dropout(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
            @builtin(local_invocation_index) lane: u32) {
+  // An invocation has four neighbours of the whole, of which the first and the last may lie in other parts.
+  let rest = words[p.part] * (p.len % 4u);
+  let before = words[p.part] * (p.len / 4u) + rest / 4u;
   let quad = (group.y * groups.x + group.x) * 64u + lane;
-  let before = words[p.part] * ((p.len + 3u) / 4u);
   let hash = pcg4d(vec4u(before + quad, p.site, words[p.key_low], words[p.key_high]));
-  let first = quad * 4u;
-  if (first >= p.len) { return; }
-  let i = min(first + vec4u(0u, 1u, 2u, 3u), vec4u(p.len - 1u));
-  let v = vec4f(f32(x[i.x]), f32(x[i.y]), f32(x[i.z]), f32(x[i.w]));
-  let kept = select(vec4f(), v * p.scale, hash >= vec4u(p.threshold));
-  // From the last to the first, which is right where some are past the end.
-  y[i.w] = Real(kept.w); y[i.z] = Real(kept.z); y[i.y] = Real(kept.y); y[i.x] = Real(kept.x);
+  for (var j = 0u; j < 4u; j += 1u) {
+    // In the part before, this wraps around and is past the end, too.
+    let i = quad * 4u + j - rest % 4u;
+    if (i < p.len) { y[i] = Real(select(0.0, f32(x[i]) * p.scale, hash[j] >= p.threshold)); }
+  }
 }

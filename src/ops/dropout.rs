@@ -15,8 +15,8 @@ pub struct DropoutMask {
     pub site: u32,
     /// Two u32 words the host changes from step to step; equal words give equal masks.
     pub key: [Scalar; 2],
-    /// u32, which part of a batch this is, from 0: parts have the masks of the batch as a whole, if their lengths, or
-    /// their rows' where a dropout has rows, are multiples of 4. In one tensor with the key.
+    /// u32, which part of a batch this is, from 0: equal parts have the masks of the batch as a whole. In one tensor with
+    /// the key.
     pub part: Scalar,
 }
 
@@ -67,6 +67,7 @@ pub fn dropout(plan: &mut Plan, args: Dropout) {
         kernel: Kernel { shader: SHADER, entry: "dropout", constants: vec![], types: real(&[x, y]) },
         bindings: vec![(1, x), (2, y), (3, mask.words())],
         params,
-        groups: element_grid(x.len()),
+        // A part may begin within four neighbours of the whole.
+        groups: element_grid(x.len() + 3),
     });
 }

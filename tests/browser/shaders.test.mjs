@@ -142,9 +142,9 @@ for (const [browser, launch, types] of [
       const { code } = SHADERS.find(({ name }) => name === "dropout.wgsl");
       const y = await page.evaluate(dropOnes, { code: precede(code, "f32"), ...DROPOUT });
       const { length, site, threshold, scale, key, part } = DROPOUT;
-      const before = part * Math.ceil(length / 4);
-      const isKept = (_, i) => pcg4d([before + (i >> 2), site, ...key])[i % 4] >= threshold;
-      const kept = Array.from({ length }, isKept);
+      // By the number of an element in the whole; this part begins within four neighbours.
+      const numbers = Array.from({ length }, (_, i) => part * length + i);
+      const kept = numbers.map((i) => pcg4d([i >> 2, site, ...key])[i % 4] >= threshold);
       assert.deepEqual(y, kept.map((isKept) => (isKept ? Math.fround(scale) : 0)));
       const share = kept.filter(Boolean).length / length;
       t.diagnostic(`${(100 * share).toFixed(1)} % kept`);

@@ -124,7 +124,11 @@ fn parts_have_the_masks_of_the_whole() {
         let device = device(family);
         let x = Random::new(5).vec(300);
         let whole = run(&device, &x, 0.3, 1, [8, 9]);
-        let parts = x.chunks(100).zip(0..).flat_map(|(x, part)| run_part(&device, x, 0.3, 1, [8, 9], part));
-        assert_eq!(parts.collect::<Vec<_>>(), whole);
+        // Lengths that are multiples of 4, and those that are not.
+        for len in [100, 75, 50, 1] {
+            let parts = x.chunks(len).take(4).zip(0..);
+            let parts = parts.flat_map(|(x, part)| run_part(&device, x, 0.3, 1, [8, 9], part));
+            assert_eq!(parts.collect::<Vec<_>>(), whole[..300.min(4 * len)], "parts of {len}");
+        }
     }
 }
