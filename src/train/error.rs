@@ -5,7 +5,7 @@ use crate::checkpoint::CheckpointError;
 use crate::data;
 use crate::gpu::{Gpu, GpuError};
 use crate::model::config::ConfigError;
-use crate::optimizer::OptimizerError;
+use crate::optimizer::{LossScale, OptimizerError};
 use crate::strategy::{StrategyError, WorkersError};
 
 /// An error of a run or a prediction.
@@ -118,7 +118,11 @@ pub enum TrainError {
         "diverged in step {step}, on batch {batch} of pass {pass} over the data: {what} is not finite. {}. Try a lower \
          learning rate, or more warm-up steps{}",
         left_out(*.in_a_row),
-        if *.scaled { ", or --dtype fp32" } else { "" }
+        match .loss_scale {
+            None => "",
+            Some(LossScale::Dynamic) => ", or --dtype fp32",
+            Some(LossScale::Fixed(_)) => ", or a smaller --loss_scale, or --dtype fp32",
+        }
     )]
     Diverged {
         /// The step, from 1.
@@ -131,8 +135,8 @@ pub enum TrainError {
         what: String,
         /// Steps that were left out one after the other, up to this one.
         in_a_row: u64,
-        /// Was the loss scaled, as it is in fp16?
-        scaled: bool,
+        /// By what the loss was scaled, as it is in fp16.
+        loss_scale: Option<LossScale>,
     },
     /// An update was made by which a weight is no longer a number.
     #[error(

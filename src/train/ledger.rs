@@ -116,7 +116,7 @@ impl<'a> Ledger<'a> {
             self.skipped += u64::from(self.options.optimizer.loss_scale.is_some());
             if self.options.optimizer.halts() || self.left_out_in_a_row >= MOST_LEFT_OUT {
                 let step = u64::from(record.step);
-                return Err(diverged(trainer, batcher, step, culprit, self.left_out_in_a_row));
+                return Err(diverged(trainer, batcher, self.options, step, culprit, self.left_out_in_a_row));
             }
         }
         let end = self.loops.pop_front().unwrap_or(self.last);
@@ -154,6 +154,7 @@ impl<'a> Ledger<'a> {
 pub(super) fn diverged(
     trainer: &Trainer,
     batcher: &Batcher,
+    options: &PretrainOptions,
     step: u64,
     culprit: Culprit,
     in_a_row: u64,
@@ -174,6 +175,6 @@ pub(super) fn diverged(
         pass: step / per_pass + 1,
         what,
         in_a_row,
-        scaled: trainer.step().loss_scaling.is_some(),
+        loss_scale: options.optimizer.loss_scale,
     }
 }

@@ -116,7 +116,7 @@ impl Running<'_> {
     pub async fn snapshot(&self) -> Result<Snapshot, TrainError> {
         let mut snapshot = Snapshot::take(self.trainer(), self.step).await?;
         if let Some((step, culprit)) = self.trainer().halted().await? {
-            return Err(diverged(self.trainer(), &self.batcher, step, culprit, 1));
+            return Err(diverged(self.trainer(), &self.batcher, self.options, step, culprit, 1));
         }
         if let Some(mirror) = &self.device.mirror {
             mirror.check(self.trainer(), &snapshot.weights).await?;

@@ -195,6 +195,7 @@ fn ten_in_a_row_end_the_run_and_the_scale_is_never_below_one() {
     fixed.options.optimizer.loss_scale = Some(LossScale::Fixed(4.0));
     let error = run(&fixed, &start).map(drop).expect_err("nothing but bad steps");
     assert!(matches!(error, TrainError::Diverged { step: 1, in_a_row: 1, .. }), "{error}");
+    assert!(error.to_string().ends_with(", or a smaller --loss_scale, or --dtype fp32"), "{error}");
 }
 
 #[test]

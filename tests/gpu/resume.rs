@@ -85,7 +85,8 @@ fn a_step_that_is_not_finite_ends_the_run_or_is_skipped() {
         },
     );
     let error = pollster::block_on(ended).expect_err("a loss that is not finite");
-    let TrainError::Diverged { step: bad, batch, pass: 1, in_a_row: 1, what, scaled: false } = &error else {
+    let TrainError::Diverged { step: bad, batch, pass: 1, in_a_row: 1, what, loss_scale: None } = &error
+    else {
         panic!("{error}")
     };
     assert!(what == "the masked-LM loss" && batch == bad && *bad > 1, "{error}");
