@@ -1,9 +1,10 @@
 // How long a training step takes natively, next to other programs on the same machine. They take turns, three times, so that
 // whatever else the machine does meets all alike:
 //
-//     node benches/native.mjs [--model_size tiny] [--vocab_size 8192] [--steps 10] [--peers torch-gathered,torch-default] [--json]
+//     node benches/native.mjs [--model_size tiny] [--vocab_size 8192] [--steps 10] [--peers torch-gathered,burn] [--json]
 //
-// Ours runs on the adapter that `VK_DRIVER_FILES` leaves, PyTorch on the CPU. Shapes, dropout, losses, clipping and optimizer
+// Ours and burn run on the adapter that `VK_DRIVER_FILES` leaves, PyTorch on the CPU. `burn-tuned` is burn with its defaults,
+// `burn` without autotune and fusion. Shapes, dropout, losses, clipping and optimizer
 // are alike, the numbers are not: that ours are right is for the tests to show. `PYTHON` names a Python with torch and
 // transformers.
 import { spawnSync } from "node:child_process";
@@ -17,6 +18,8 @@ const ROUNDS = 3;
 const PEERS = {
   "torch-gathered": (...setup) => torch("gathered", setup),
   "torch-default": (...setup) => torch("default", setup),
+  burn: (...setup) => burn(["--no-default-features"], setup),
+  "burn-tuned": (...setup) => burn([], setup),
 };
 
 /** What a program prints last, as JSON. */
@@ -30,6 +33,9 @@ function run(command, args, env = {}) {
 const torch = (head, setup) =>
   // Threads that spin while they wait make it 10 to 40 times slower where something else wants the cores.
   run(process.env.PYTHON ?? "python3", [join(ROOT, "benches/native/torch_step.py"), ...setup, head], { OMP_WAIT_POLICY: "PASSIVE" });
+
+const burn = (features, setup) =>
+  run("cargo", ["run", "--release", "--locked", "--manifest-path", join(ROOT, "benches/native/burn/Cargo.toml"), ...features, "--", ...setup]);
 
 const text = (value) => ({ type: "string", default: value });
 const { values } = parseArgs({

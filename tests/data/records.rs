@@ -144,7 +144,7 @@ fn damage_is_told_by_record_and_byte() {
     let error = read_records("text", b"In the beginning God created the heaven", true).expect_err("text");
     assert_eq!(
         error.to_string(),
-        "text: record 1, which starts at byte 0: the record's length is corrupt (its checksum does not match)"
+        "text: record 1, which starts at byte 0: no record starts here: the file is no TFRecord file, or its start is damaged"
     );
 }
 
@@ -178,6 +178,8 @@ fn bad_records_are_left_out_and_counted() {
     assert!(first.contains(&format!("record 4, which starts at byte {}: ", starts[3])), "{first}");
     let first = without(&spoilt(&[starts[5] + 1, starts[9] + 30]), &[5, 9], 2);
     assert!(first.contains("record 6") && first.contains("length is corrupt"), "{first}");
+    let first = without(&spoilt(&[1]), &[0], 1);
+    assert!(first.contains("record 1") && first.contains("its start is damaged"), "{first}");
     let first = without(&file[..starts[800] + 50], &(800..809).collect::<Vec<_>>(), 1);
     assert!(first.contains("record 801") && first.contains("ends inside"), "{first}");
     let first = without(&[&file[..starts[808]], b"not a frame"].concat(), &[808], 1);

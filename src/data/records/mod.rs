@@ -52,6 +52,9 @@ pub enum RecordProblem {
     /// The file ends inside it.
     #[error("the file ends inside this record; it was cut off, so copy or make it again")]
     Truncated,
+    /// The length of the first does not match its checksum.
+    #[error("no record starts here: the file is no TFRecord file, or its start is damaged")]
+    NoStart,
     /// Its length does not match its checksum.
     #[error("the record's length is corrupt (its checksum does not match)")]
     CorruptLength,

@@ -162,7 +162,11 @@ impl<'a> RecordReader<'a> {
         };
         if !starts_with_record(&header) {
             let passed = if self.skip_bad { self.find_record(header)? } else { 0 };
-            return Err(FrameError::Bad(RecordProblem::CorruptLength, passed));
+            let problem = match self.offset {
+                0 => RecordProblem::NoStart,
+                _ => RecordProblem::CorruptLength,
+            };
+            return Err(FrameError::Bad(problem, passed));
         }
         let length = (0..8).rev().fold(0, |length, byte| length << 8 | u64::from(header[byte]));
         self.content.clear();
