@@ -42,7 +42,7 @@ pub(super) fn named<'a>(survey: &'a Survey, wanted: &str) -> Result<&'a AdapterR
 /// Every GPU, the best one first.
 pub(super) fn gpus(survey: &Survey) -> Vec<&AdapterReport> {
     let mut gpus = choices(survey);
-    gpus.retain(|adapter| matches!(rank_of_kind(adapter.kind), 0 | 1));
+    gpus.retain(|adapter| adapter.kind.is_gpu());
     gpus.sort_by_key(|adapter| (rank_of_kind(adapter.kind), rank_of_backend(adapter), adapter.index));
     gpus
 }

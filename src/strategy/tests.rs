@@ -190,7 +190,7 @@ fn mirrored(survey: &Survey, adapter: Option<&str>) -> Result<(StrategyKind, Vec
 fn mirrored_takes_every_gpu_or_those_named() {
     let all = survey(&[LLVMPIPE, INTEL, NVIDIA, NVIDIA_GL, OTHER]);
     let found = |indices: &[usize]| (StrategyKind::Mirrored, indices.to_vec());
-    assert_eq!(mirrored(&all, None).unwrap(), found(&[2, 1]));
+    assert_eq!(mirrored(&all, None).unwrap(), found(&[2, 1, 4]));
     assert_eq!(mirrored(&all, Some("1, 0")).unwrap(), found(&[1, 0]));
     assert_eq!(mirrored(&all, Some("llvmpipe,geforce")).unwrap(), found(&[0, 2]));
     // A whole name may have a comma.

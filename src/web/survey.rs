@@ -38,6 +38,7 @@ struct AbsenceView {
 struct StrategyView {
     kind: &'static str,
     adapter: AdapterView,
+    replicas: Vec<AdapterView>,
     why: String,
     notice: Option<String>,
 }
@@ -79,17 +80,14 @@ pub async fn survey_adapters() -> Result<JsValue, JsValue> {
 /// A `StrategyError`, as its fields.
 #[wasm_bindgen(js_name = getDistributionStrategy)]
 pub async fn get_distribution_strategy(request: String) -> Result<JsValue, JsValue> {
-    let Strategy { kind, adapter, why, notice, .. } =
-        derive(Some(&request)).await.map_err(Rejection::from)?;
-    Ok(to_js(&StrategyView { kind: kind.name(), adapter: (&adapter).into(), why, notice })?)
+    let strategy = derive(Some(&request)).await.map_err(Rejection::from)?;
+    let replicas = strategy.replicas().map(AdapterView::from).collect();
+    let Strategy { kind, adapter, why, notice, .. } = strategy;
+    Ok(to_js(&StrategyView { kind: kind.name(), adapter: (&adapter).into(), replicas, why, notice })?)
 }
 
 /// The strategy of that name; without a name the error that none was given.
 pub(super) async fn derive(request: Option<&str>) -> Result<Strategy, StrategyError> {
     let request: StrategyRequest = request.ok_or(StrategyError::NotGiven)?.parse()?;
-    if let StrategyRequest::Mirrored = request {
-        let instead = "a page trains on one device: use auto or one_device";
-        return Err(StrategyError::Unsupported { name: request.name(), instead });
-    }
-    strategy::get_distribution_strategy(request, &survey().await, None).map(|strategy| strategy.first_alone())
+    strategy::get_distribution_strategy(request, &survey().await, None)
 }

@@ -32,7 +32,9 @@ for (const [name, launch] of Object.entries(withWebgpu)) {
       assert.ok(adapter.maxBufferSize >= 256 << 20 && adapter.maxStorageBuffersPerShaderStage >= 8);
       const { value: strategy } = await page.evaluate(call, ["getDistributionStrategy"]);
       assert.equal(strategy.kind, "one_device");
-      assert.deepEqual(strategy.adapter, adapter);
+      assert.deepEqual([strategy.adapter, strategy.replicas], [adapter, [adapter]]);
+      const { value: mirrored } = await page.evaluate(call, ["getDistributionStrategy", "mirrored"]);
+      assert.deepEqual([mirrored.kind, mirrored.replicas], ["mirrored", [adapter]]);
       assert.match(strategy.notice, /slow/);
       t.diagnostic(`${adapter.name}; ${adapter.features}`);
     }));
@@ -43,7 +45,7 @@ for (const [name, launch] of Object.entries(withWebgpu)) {
         assertRejected(await page.evaluate(call, ["selfTest", strategy]), "not_given", /getDistributionStrategy\(\)/);
       }
       assertRejected(await page.evaluate(call, ["getDistributionStrategy", "off"]), "not_given", /getDistributionStrategy/);
-      for (const request of ["mirrored", "tpu", "parameter_server", "nonsense"]) {
+      for (const request of ["multi_worker_mirrored", "tpu", "parameter_server", "nonsense"]) {
         assertRejected(await page.evaluate(call, ["getDistributionStrategy", request]), "unsupported_strategy", /./);
       }
     }));

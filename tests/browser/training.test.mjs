@@ -46,6 +46,45 @@ function assertSafetensors(bytes) {
   assert.equal(8 + length + end, bytes.length);
 }
 
+/** In the worker: a browser with two adapters. */
+const TWO_ADAPTERS = `
+  const requestAdapter = GPU.prototype.requestAdapter;
+  GPU.prototype.requestAdapter = async function (options) {
+    const adapter = await requestAdapter.call(this, options);
+    const description = "SwiftShader, " + options.powerPreference;
+    return Object.defineProperty(adapter, "info", { value: { description, isFallbackAdapter: false } });
+  };`;
+
+test("two adapters train as one does", { timeout: TIMEOUT }, () =>
+  withPage({ launch: () => launchChromium({ webgpu: true }), workerPrelude: TWO_ADAPTERS }, async (page, messages) => {
+    const { names, auto, uneven, events } = await page.evaluate(async (options) => {
+      const { getDistributionStrategy, runBertPretrain } = await import("/dist/index.js");
+      const auto = await getDistributionStrategy();
+      const strategy = await getDistributionStrategy("mirrored");
+      const uneven = await runBertPretrain(strategy, { ...options, batchSize: 3 }).finished.catch((error) => error.message);
+      const run = runBertPretrain(strategy, options);
+      const events = [];
+      for await (const event of run) events.push(event);
+      (await run.finished).model.close();
+      return { names: strategy.replicas.map(({ name }) => name), auto: auto.replicas.length, uneven, events };
+    }, OPTIONS);
+    assert.deepEqual([names, auto], [["SwiftShader, high-performance", "SwiftShader, low-power"], 1]);
+    assert.match(uneven, /2 and 4/);
+    const of = (kind) => events.filter((event) => event.kind === kind);
+    const folder = mkdtempSync(join(tmpdir(), "wgpu-bert-two-"));
+    try {
+      const expected = await nativeProgress(of("data")[0].vocabSize, folder);
+      const seen = of("progress");
+      assert.equal(seen.length, expected.length);
+      for (const [i, { loss }] of seen.entries()) {
+        assert.ok(Math.abs(loss - expected[i].loss) < 5e-4, `${i}: ${loss} and ${expected[i].loss}`);
+      }
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+    assert.deepEqual(messages, []);
+  }));
+
 // A batch in parts comes to the same as in one piece, which is what the command line does here.
 for (const [browser, launch, gradientAccumulationSteps] of [
   ["Chromium", () => launchChromium({ webgpu: true }), 2],

@@ -39,13 +39,15 @@ export interface Survey {
 }
 
 /** Names of strategies. `auto` takes what suits the adapters found; `off` is the error that none was given. */
-export type StrategyName = "auto" | "one_device" | "off";
+export type StrategyName = "auto" | "one_device" | "mirrored" | "off";
 
 /** How a run is spread over devices: what {@link getDistributionStrategy} resolves to and a run needs. */
 export interface Strategy {
-  readonly kind: "one_device";
-  /** The adapter that trains. */
+  readonly kind: "one_device" | "mirrored";
+  /** The adapter that trains; that of the first of several replicas. */
   readonly adapter: Adapter;
+  /** The adapter of every replica, the first one first. A browser that has two, one of which saves power, offers both. */
+  readonly replicas: readonly Adapter[];
   /** Why this one, in words. */
   readonly why: string;
   /** What a person should be told before a run starts, such as that it will be slow; `null` when there is nothing. */

@@ -12,10 +12,14 @@ extern "C" {
     async fn request_adapter(this: &Gpu, options: &JsValue) -> Result<JsValue, JsValue>;
 }
 
+/// What a page can ask for, by the index of the adapter that it gets.
+const PREFERENCES: [wgpu::PowerPreference; 2] =
+    [wgpu::PowerPreference::HighPerformance, wgpu::PowerPreference::LowPower];
+
 pub(super) async fn survey() -> Survey {
     let mut survey = Survey::default();
-    match adapter().await {
-        Ok(report) => survey.adapters.push(report),
+    match adapters().await {
+        Ok(adapters) => survey.adapters = adapters,
         Err((cause, reason)) => {
             survey.absences.push(Absence { backend: "webgpu".into(), cause, reason: reason.into() });
         }
@@ -23,7 +27,8 @@ pub(super) async fn survey() -> Survey {
     survey
 }
 
-async fn adapter() -> Result<AdapterReport, (AbsenceCause, &'static str)> {
+/// At least one; two where the one that saves power has another name.
+async fn adapters() -> Result<Vec<AdapterReport>, (AbsenceCause, &'static str)> {
     let global = js_sys::global();
     let navigator = get(&global, "navigator");
     let gpu = get(&navigator, "gpu");
@@ -37,33 +42,40 @@ async fn adapter() -> Result<AdapterReport, (AbsenceCause, &'static str)> {
         });
     }
     let none = (AbsenceCause::NoBrowserAdapter(browser), "there is WebGPU, but no adapter for it");
-    let mut report = AdapterReport::new(0, request().await.ok_or(none)?);
-    report.name = name(gpu.unchecked_ref()).await;
-    Ok(report)
+    let mut adapters: Vec<AdapterReport> = Vec::new();
+    for index in 0..PREFERENCES.len() {
+        let Some(adapter) = request(index).await else { continue };
+        let name = name(gpu.unchecked_ref(), index).await;
+        if adapters.iter().all(|other| other.name != name) {
+            adapters.push(AdapterReport { name, ..AdapterReport::new(index, adapter) });
+        }
+    }
+    if adapters.is_empty() { Err(none) } else { Ok(adapters) }
 }
 
 /// In a browser an adapter opens one device only, so there must be a new one for each.
-pub(super) async fn to_open(_: &AdapterReport) -> Option<wgpu::Adapter> {
-    request().await
+pub(super) async fn to_open(report: &AdapterReport) -> Option<wgpu::Adapter> {
+    request(report.index).await
 }
 
-/// A browser has one to offer, whatever it is called after its GPU process was started anew.
-pub(super) fn is_same(_: &AdapterReport, _: &AdapterReport) -> bool {
-    true
+/// A browser answers a question with the same adapter, whatever it is called after its GPU process was started anew.
+pub(super) fn is_same(a: &AdapterReport, b: &AdapterReport) -> bool {
+    a.index == b.index
 }
 
-async fn request() -> Option<wgpu::Adapter> {
-    let power_preference = wgpu::PowerPreference::HighPerformance;
+async fn request(index: usize) -> Option<wgpu::Adapter> {
+    let power_preference = *PREFERENCES.get(index)?;
     let options = wgpu::RequestAdapterOptions { power_preference, ..Default::default() };
     let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
     instance.request_adapter(&options).await.ok()
 }
 
 /// A name for the adapter. wgpu knows of its description only, which browsers leave empty.
-async fn name(gpu: &Gpu) -> String {
+async fn name(gpu: &Gpu, index: usize) -> String {
     let options = js_sys::Object::new();
+    let preference = ["high-performance", "low-power"][index];
     // Setting a property of a fresh object cannot fail.
-    let _ = Reflect::set(&options, &"powerPreference".into(), &"high-performance".into());
+    let _ = Reflect::set(&options, &"powerPreference".into(), &preference.into());
     let info = gpu.request_adapter(&options).await.map(|adapter| get(&adapter, "info")).unwrap_or_default();
     let description = text(&info, "description");
     if !description.is_empty() {
