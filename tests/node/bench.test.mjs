@@ -50,6 +50,16 @@ test("a table tells the same", (t) => {
   assert.match(stdout, /^torch-gathered +50 +39 +2\.50$/m);
 });
 
+test("burn runs with its defaults, or without", (t) => {
+  // Ours and both of burn's are asked of the same program, one after another.
+  const { stdout, stderr, calls } = bench(t, { cargo: [1, 20, 30, 1, 20, 30, 1, 20, 30] }, "--peers", "burn,burn-tuned", "--json");
+  assert.ok(stdout, stderr);
+  const { peers } = JSON.parse(stdout);
+  assert.deepEqual([peers.burn.ratio, peers["burn-tuned"].ratio], [20, 30]);
+  assert.match(calls()[1], /run --release --locked --manifest-path \S*benches\/native\/burn\/Cargo\.toml --no-default-features -- tiny 8192 10/);
+  assert.match(calls()[2], /burn\/Cargo\.toml -- tiny 8192 10/);
+});
+
 test("what cannot be measured is told", (t) => {
   const unknown = bench(t, {}, "--peers", "numpy");
   assert.ok(unknown.status !== 0 && /--peers must be some of .*torch-default.* but not numpy/.test(unknown.stderr), unknown.stderr);
