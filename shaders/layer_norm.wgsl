@@ -33,9 +33,9 @@ struct Params {
 override LANES: u32 = 64u;
 var<workgroup> scratch: array<f32, 64>;
 
-// The sum of `values` over the lanes of a row, in all of them.
-fn sum_lanes(lane: u32, values: vec4f) -> f32 {
-  var sum = (values.x + values.y) + (values.z + values.w);
+// The sum of `value` over the lanes of a row, in all of them.
+fn sum_lanes(lane: u32, value: f32) -> f32 {
+  var sum = value;
   if (LANES > 1u) {
     scratch[lane] = sum;
     workgroupBarrier();
@@ -62,6 +62,9 @@ fn four(col: u32) -> vec4u { return min(vec4u(col) + vec4u(0u, 1u, 2u, 3u), vec4
 fn inside(col: u32, values: vec4f) -> vec4f {
   return select(vec4f(), values, vec4u(col) + vec4u(0u, 1u, 2u, 3u) < vec4u(p.width));
 }
+
+// Their sum with what is before them, in the order of the columns.
+fn add_four(sum: f32, v: vec4f) -> f32 { return (((sum + v.x) + v.y) + v.z) + v.w; }
 
 // Dropout, as in dropout.wgsl.
 fn pcg4d(key: vec4u) -> vec4u {
@@ -111,13 +114,15 @@ fn store_h(i: vec4u, v: vec4f) { h[i.w] = Real(v.w); h[i.z] = Real(v.z); h[i.y] 
 fn normalize(row: u32, lane: u32) {
   let first = row * p.width;
   let end = columns(row);
-  var sum = vec4f();
-  for (var col = lane % LANES * 4u; col < end; col += LANES * 4u) { sum += inside(col, load_h(first + four(col))); }
+  var sum = 0.0;
+  for (var col = lane % LANES * 4u; col < end; col += LANES * 4u) {
+    sum = add_four(sum, inside(col, load_h(first + four(col))));
+  }
   let mean = sum_lanes(lane, sum) / f32(p.width);
-  var squares = vec4f();
+  var squares = 0.0;
   for (var col = lane % LANES * 4u; col < end; col += LANES * 4u) {
     let centred = inside(col, load_h(first + four(col)) - mean);
-    squares += centred * centred;
+    squares = add_four(squares, centred * centred);
   }
   let rstd = inverseSqrt(sum_lanes(lane, squares) / f32(p.width) + p.epsilon);
   for (var col = lane % LANES * 4u; col < end; col += LANES * 4u) {
@@ -187,13 +192,13 @@ fn measure(row: u32, lane: u32) -> Row {
   let first = row * p.width;
   let end = columns(row);
   let mean_rstd = stats_in[min(row, p.rows - 1u)];
-  var sum_g = vec4f();
-  var sum_gn = vec4f();
+  var sum_g = 0.0;
+  var sum_gn = 0.0;
   for (var col = lane % LANES * 4u; col < end; col += LANES * 4u) {
     let i = four(col);
     let g = inside(col, load_g(first, i));
-    sum_g += g;
-    sum_gn += g * load_n(first + i, mean_rstd);
+    sum_g = add_four(sum_g, g);
+    sum_gn = add_four(sum_gn, g * load_n(first + i, mean_rstd));
   }
   return Row(first, mean_rstd, sum_lanes(lane, sum_g) / f32(p.width), sum_lanes(lane, sum_gn) / f32(p.width));
 }

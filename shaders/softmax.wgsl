@@ -29,9 +29,9 @@ struct Params {
 override LANES: u32 = 64u;
 var<workgroup> scratch: array<f32, 64>;
 
-// The sum of `values` over the lanes of a row, in all of them.
-fn sum_lanes(lane: u32, values: vec4f) -> f32 {
-  var sum = (values.x + values.y) + (values.z + values.w);
+// The sum of `value` over the lanes of a row, in all of them.
+fn sum_lanes(lane: u32, value: f32) -> f32 {
+  var sum = value;
   if (LANES > 1u) {
     scratch[lane] = sum;
     workgroupBarrier();
@@ -74,6 +74,9 @@ fn four(col: u32) -> vec4u { return min(vec4u(col) + vec4u(0u, 1u, 2u, 3u), vec4
 fn inside(col: u32, values: vec4f) -> vec4f {
   return select(vec4f(), values, vec4u(col) + vec4u(0u, 1u, 2u, 3u) < vec4u(p.width));
 }
+
+// Their sum with what is before them, in the order of the columns.
+fn add_four(sum: f32, v: vec4f) -> f32 { return (((sum + v.x) + v.y) + v.z) + v.w; }
 
 // Dropout, as in dropout.wgsl.
 fn pcg4d(key: vec4u) -> vec4u {
@@ -131,11 +134,11 @@ fn exponentials(row: u32, lane: u32) -> f32 {
   var top = vec4f(-3.4e38);
   for (var col = lane % LANES * 4u; col < end; col += LANES * 4u) { top = max(top, masked(row, col)); }
   let row_top = max_lanes(lane, top);
-  var sum = vec4f();
+  var sum = 0.0;
   for (var col = lane % LANES * 4u; col < end; col += LANES * 4u) {
     let e = exp(masked(row, col) - row_top);
     store_scores(first + four(col), e);
-    sum += inside(col, e);
+    sum = add_four(sum, inside(col, e));
   }
   return 1.0 / sum_lanes(lane, sum);
 }
@@ -184,10 +187,10 @@ fn backward(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups
   let row = row_of(group, groups, lane);
   let first = row * p.width;
   let end = columns(row);
-  var sum = vec4f();
+  var sum = 0.0;
   for (var col = lane % LANES * 4u; col < end; col += LANES * 4u) {
     let i = first + four(col);
-    sum += inside(col, load_probabilities(i) * load_dp(i));
+    sum = add_four(sum, inside(col, load_probabilities(i) * load_dp(i)));
   }
   let row_sum = sum_lanes(lane, sum);
   for (var col = lane % LANES * 4u; col < end; col += LANES * 4u) {
@@ -203,10 +206,10 @@ fn backward_dropout(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups
   let first = row * p.width;
   let end = columns(row);
   let key = row_key(row);
-  var sum = vec4f();
+  var sum = 0.0;
   for (var col = lane % LANES * 4u; col < end; col += LANES * 4u) {
     let i = first + four(col);
-    sum += inside(col, load_probabilities(i) * dropout(key, col, load_dp(i)));
+    sum = add_four(sum, inside(col, load_probabilities(i) * dropout(key, col, load_dp(i))));
   }
   let row_sum = sum_lanes(lane, sum);
   for (var col = lane % LANES * 4u; col < end; col += LANES * 4u) {
