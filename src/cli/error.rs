@@ -31,6 +31,14 @@ pub enum CliError {
     Refused { flag: String, reason: &'static str },
     #[error("--model_dir is missing: say where the model is to be saved.")]
     NoModelDir,
+    #[error(
+        "mpirun started {count} processes, each of which would train by itself: give \
+         --distribution_strategy multi_worker_mirrored, or start one without mpirun."
+    )]
+    ProcessesApart { count: usize },
+    /// What ended this process was told before.
+    #[error("")]
+    Told { exit_code: u8 },
     #[error("--{flag} \"{list}\" has an empty name: give names with commas between.")]
     EmptyFileName { flag: &'static str, list: String },
     #[error("{pattern} does not match any files.")]
@@ -215,6 +223,7 @@ impl CliError {
             )
             | Self::SelfTest(SelfTestError::Gpu(_))
             | Self::WrongNumbers { .. } => DEVICE_FAILED,
+            Self::Told { exit_code } => *exit_code,
             Self::Interrupted { .. } => 130,
             Self::Workers(_) | Self::Train(TrainError::Workers(_)) => OTHER_FAILED,
             _ if self.strategy().is_some() => 3,
@@ -231,6 +240,9 @@ impl CliError {
 
     /// Tell the user, as JSON on stdout too when that was asked for, and hand over the exit code.
     pub fn report(&self, json: bool) -> ExitCode {
+        if let Self::Told { exit_code } = self {
+            return ExitCode::from(*exit_code);
+        }
         if let Self::Usage(error) = self {
             // Colours, and help to stdout. A reader that went away does not matter.
             let _ = error.print();

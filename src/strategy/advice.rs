@@ -13,8 +13,8 @@ impl StrategyError {
                 "await getDistributionStrategy() and pass what it resolves to.".into()
             }
             Self::NotGiven | Self::Unknown { .. } => {
-                "use --distribution_strategy auto (the default), one_device or mirrored; in code, pass what \
-                 get_distribution_strategy returns."
+                "use --distribution_strategy auto (the default), one_device, mirrored or multi_worker_mirrored; in code, \
+                 pass what get_distribution_strategy returns."
                     .into()
             }
             Self::NoAdapter { absences, .. } => match absences.iter().find_map(|a| in_browser(a.cause)) {

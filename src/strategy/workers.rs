@@ -77,7 +77,13 @@ impl Team {
         Ok(self.stand(Stand::Ready, mine)?.1)
     }
 
-    /// The same, but nothing where the weights are to be compared first.
+    /// Waits for all ranks, even if one has failed.
+    pub fn wait(&self) {
+        // Nothing at all from anyone is an error to MPI.
+        self.workers.gather(&[Stand::Ready as u8]);
+    }
+
+    /// As [`Team::meet`], but nothing where the weights are to be compared first.
     pub(crate) fn meet_unless_check(&self, mine: &[u8]) -> Result<Option<Vec<Vec<u8>>>, WorkersError> {
         let (wants_check, said) = self.stand(Stand::Ready, mine)?;
         Ok((!wants_check).then_some(said))

@@ -120,6 +120,7 @@ fn ranks_make_the_steps_of_one_device_and_the_same_bits_again() {
         // The first one alone tells.
         assert_eq!(told.stderr.matches("Saved in").count(), 1, "{}", told.stderr);
         assert!(told.stderr.contains("each process"), "{}", told.stderr);
+        assert!(told.stderr.contains("2 processes train together"), "{}", told.stderr);
     }
     // Pairs of replicas, and pairs of these: whether they are summed within a process or between two does not matter.
     assert!(end(&place, "2 x 2") == end(&place, "2 x 2 again"), "other bits");
@@ -243,6 +244,11 @@ fn a_rank_that_cannot_take_part_ends_all_and_says_why() {
         assert!(told.code.is_some_and(|code| code != 0), "{other:?}: {}", told.stderr);
         assert!(parts.iter().all(|part| told.stderr.contains(part)), "{other:?}: {}", told.stderr);
         assert!(!told.stderr.contains("has a bug"), "{other:?}: {}", told.stderr);
+        assert!(!told.stderr.contains("MPI_ERR"), "{other:?}: {}", told.stderr);
     }
+    let apart = flags(&place, "never", &["--ds=one_device"]);
+    let told = run(&mut ranks(&[apart.clone(), apart]));
+    assert_eq!(told.code, Some(2), "{}", told.stderr);
+    assert!(told.stderr.contains("mpirun started 2 processes"), "{}", told.stderr);
     assert!(!Path::new(&place.path("never")).join("model.safetensors").exists());
 }

@@ -38,7 +38,10 @@ export interface Survey {
   readonly absences: readonly Absence[];
 }
 
-/** Names of strategies. `auto` takes what suits the adapters found; `off` is the error that none was given. */
+/**
+ * Names of strategies. `auto`: what suits the adapters found; `one_device`: the best adapter; `mirrored`: a replica on
+ * each of two, where the browser offers two; `off`: the error that none was given.
+ */
 export type StrategyName = "auto" | "one_device" | "mirrored" | "off";
 
 /** How a run is spread over devices: what {@link getDistributionStrategy} resolves to and a run needs. */
@@ -46,7 +49,10 @@ export interface Strategy {
   readonly kind: "one_device" | "mirrored";
   /** The adapter that trains; that of the first of several replicas. */
   readonly adapter: Adapter;
-  /** The adapter of every replica, the first one first. A browser that has two, one of which saves power, offers both. */
+  /**
+   * The adapter of every replica, the first one first. One, or two with `mirrored` where the browser has a fast adapter
+   * and one that saves power.
+   */
   readonly replicas: readonly Adapter[];
   /** Why this one, in words. */
   readonly why: string;
@@ -183,9 +189,10 @@ export interface PretrainOptions extends ExampleOptions {
   /** Computes the layers' activations again for the backward pass instead of keeping them, with the same numbers: less memory, up to a third more to compute: false. */
   readonly recompute?: boolean;
   /**
-   * `fp16` where the adapter has the feature `shader-f16`: activations take half the memory, and the loss is scaled, so that
-   * small gradients are not lost; a step whose gradients are not finite is left out and halves that scale. Weights stay in
-   * 32 bits: `fp32`.
+   * `fp16` stores activations in half the memory, with a copy of the weights besides those in 32 bits. The adapter must
+   * have the feature `shader-f16`, or the run fails before its first step. The loss is scaled, so that small gradients are
+   * not lost; the scale is always dynamic here: a step whose gradients are not finite is left out and halves it. By
+   * default `fp32`.
    */
   readonly dtype?: "fp32" | "fp16";
   /** Which kernels compute: those that suit the adapter. */
@@ -330,7 +337,7 @@ export type TrainingEvent =
       readonly gradNorm: number;
       /** Steps whose update was left out, as a loss or a gradient was not finite; absent where there are none. */
       readonly leftOut?: number;
-      /** What the loss of the next step is scaled with; absent without `fp16`. */
+      /** What the loss of the next step is multiplied by; absent without `fp16`. */
       readonly lossScale?: number;
       /** Learning rate of the next step. */
       readonly learningRate: number;

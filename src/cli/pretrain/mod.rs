@@ -53,8 +53,8 @@ enum Begin {
 
 /// `matches` are those that `flags` were made from: they know which flags were given.
 pub fn run(flags: PretrainFlags, matches: &ArgMatches) -> Result<(), CliError> {
-    let team = ranks::join(&flags.device);
-    ranks::leave(team.as_ref(), run_as(team.as_ref(), flags, matches))
+    let (team, json) = (ranks::join(&flags.device)?, flags.json);
+    ranks::leave(team.as_ref(), run_as(team.as_ref(), flags, matches), json)
 }
 
 /// The same as one of several ranks.

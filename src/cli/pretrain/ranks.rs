@@ -1,6 +1,7 @@
 //! The ranks of a run under `multi_worker_mirrored`: the first one reads checkpoints, writes and tells; the others take the
 //! same steps.
 
+use std::env;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -15,12 +16,31 @@ use super::record::differences;
 use wgpu_bert::data::TrainingData;
 
 /// The ranks of the run that the flags ask for, where there are several. All but the first are silent from here on.
-pub fn join(flags: &DeviceFlags) -> Option<Team> {
-    let team = flags.is_multi_worker().then(by_mpi).flatten()?;
-    if team.rank() > 0 {
-        output::hush();
+pub fn join(flags: &DeviceFlags) -> Result<Option<Team>, CliError> {
+    if !flags.is_multi_worker() {
+        return match started_by_mpirun() {
+            0 | 1 => Ok(None),
+            count => Err(CliError::ProcessesApart { count }),
+        };
     }
-    Some(team)
+    let team = by_mpi();
+    match &team {
+        Some(team) if team.rank() > 0 => output::hush(),
+        Some(team) if team.count() > 1 => {
+            output::note(format_args!(
+                "{} processes train together; rank 0 writes the messages.",
+                team.count()
+            ));
+        }
+        Some(_) => output::note("One process trains alone: mpirun -n N starts N that train together."),
+        None => {}
+    }
+    Ok(team)
+}
+
+/// How many processes Open MPI's `mpirun` started, this one among them.
+fn started_by_mpirun() -> usize {
+    env::var("OMPI_COMM_WORLD_SIZE").ok().and_then(|count| count.parse().ok()).unwrap_or_default()
 }
 
 #[cfg(feature = "mpi")]
@@ -34,14 +54,22 @@ fn by_mpi() -> Option<Team> {
 }
 
 /// Waits at the end for all others, or lets them know that this one has failed.
-pub fn leave(team: Option<&Team>, done: Result<(), CliError>) -> Result<(), CliError> {
-    match (team, &done) {
-        (None, _) => {}
-        (Some(team), Ok(()) | Err(CliError::Interrupted { .. })) => {
-            team.meet(&[])?;
+///
+/// An error is told here: once a process has ended with one, `mpirun` ends the others, and what they have not told is lost.
+pub fn leave(team: Option<&Team>, done: Result<(), CliError>, json: bool) -> Result<(), CliError> {
+    let Some(team) = team else { return done };
+    let done = match done {
+        Ok(()) | Err(CliError::Interrupted { .. }) => team.meet(&[]).map_err(CliError::from).and(done),
+        Err(error) => {
+            team.fail(&error.to_string());
+            Err(error)
         }
-        (Some(team), Err(error)) => team.fail(&error.to_string()),
-    }
+    };
+    let done = done.map_err(|error| {
+        error.report(json);
+        CliError::Told { exit_code: error.exit_code() }
+    });
+    team.wait();
     done
 }
 
