@@ -46,10 +46,10 @@ pub fn run(flags: &StepFlags, as_json: bool) -> Result<(), CliError> {
         return Err(misfit.into());
     }
     let adapter = &strategy.adapter;
-    let kernels = format!("{:?}", options.device.family_on(adapter)).to_lowercase();
+    let kernels = options.device.kernels_on(adapter).products.name();
     output::result(match as_json {
-        true => to_json(flags, adapter, &kernels, &plan).to_string(),
-        false => to_text(flags, adapter, &kernels, &plan),
+        true => to_json(flags, adapter, kernels, &plan).to_string(),
+        false => to_text(flags, adapter, kernels, &plan),
     })
 }
 

@@ -70,8 +70,12 @@ fn gradients(report: &SelfTestReport) -> BTreeMap<&str, &Comparison> {
 }
 
 fn to_text(report: &SelfTestReport, gpu: &Gpu) -> String {
-    let mut text =
-        format!("{}, {:?} kernels: {} comparisons", gpu.adapter.name, gpu.family, report.comparisons.len());
+    let mut text = format!(
+        "{}, {} kernels: {} comparisons",
+        gpu.adapter.name,
+        gpu.kernels.products.name(),
+        report.comparisons.len()
+    );
     for Comparison { case, kind, name, error, tolerance } in report.worst() {
         let kind = kind.name();
         text += &format!("\n  {kind:<13} worst {error:.1e}, allowed {tolerance:.0e}  ({name}, {case})");
@@ -98,7 +102,7 @@ fn to_json(report: &SelfTestReport, gpu: &Gpu) -> Value {
         "adapter": gpu.adapter.name,
         "backend": gpu.adapter.backend,
         "driver": gpu.adapter.driver,
-        "kernels": format!("{:?}", gpu.family).to_lowercase(),
+        "kernels": gpu.kernels.products.name(),
         "comparisons": report.comparisons.len(),
         "left_out": report.left_out,
         "worst_errors": worst,

@@ -9,59 +9,17 @@ use std::time::Duration;
 
 use super::buffer::OwnedBuffer;
 use super::time::sleep;
-use super::{AdapterKind, AdapterReport, GpuError, Kernel, Precision};
-
-/// What the adapter is, as far as the choice of kernels goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AdapterClass {
-    /// Computes on the processor: barriers and workgroup memory cost most.
-    Software,
-    /// A GPU in the processor's memory.
-    Integrated,
-    /// A GPU of its own.
-    Discrete,
-}
-
-/// Ways to write the same kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KernelFamily {
-    /// One invocation holds a tile in registers, or a whole row; no workgroup memory, no barriers.
-    Register,
-    /// As [`Register`](Self::Register), but a subgroup of 8 invocations shares a tile of a matrix product.
-    Subgroup,
-    /// As [`Register`](Self::Register), but with larger tiles of a matrix product, read four words at a time. For
-    /// SwiftShader; drivers that optimise more take seconds to compile them.
-    Tile,
-    /// A workgroup shares tiles or a row through workgroup memory.
-    Workgroup,
-}
+use super::{AdapterReport, GpuError, Kernel, KernelFamily, Kernels, Precision};
 
 /// How a device is opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeviceOptions {
-    /// Which kernels to use; by default the adapter's class decides.
+    /// All kernels of one family; by default the adapter decides.
     pub family: Option<KernelFamily>,
     /// Leave the driver-independent bounds checks of the shader compiler in. On the web they always are.
     pub runtime_checks: bool,
     /// Ask for timestamp queries, where the adapter has them.
     pub timestamps: bool,
-}
-
-impl DeviceOptions {
-    /// The kernels of a device that is opened so on an adapter.
-    pub fn family_on(&self, adapter: &AdapterReport) -> KernelFamily {
-        let class = match adapter.kind {
-            AdapterKind::Software => AdapterClass::Software,
-            AdapterKind::Integrated | AdapterKind::Unknown => AdapterClass::Integrated,
-            AdapterKind::Discrete | AdapterKind::Virtual => AdapterClass::Discrete,
-        };
-        self.family.unwrap_or(match class {
-            AdapterClass::Software if adapter.has_subgroups_of_8 => KernelFamily::Subgroup,
-            AdapterClass::Software if adapter.is_swiftshader() => KernelFamily::Tile,
-            AdapterClass::Software => KernelFamily::Register,
-            AdapterClass::Integrated | AdapterClass::Discrete => KernelFamily::Workgroup,
-        })
-    }
 }
 
 /// How long the loss of a device may be told after the errors that it leads to: Firefox asks its devices ten times a
@@ -99,7 +57,7 @@ pub struct Gpu {
     /// What the adapter said of itself.
     pub adapter: AdapterReport,
     /// Which kernels its ops use.
-    pub family: KernelFamily,
+    pub kernels: Kernels,
     runtime_checks: bool,
     failure: Arc<Mutex<Failure>>,
     modules: Mutex<HashMap<ModuleKey, wgpu::ShaderModule>>,
@@ -121,9 +79,9 @@ impl Gpu {
     pub async fn open(adapter: &AdapterReport, options: DeviceOptions) -> Result<Self, GpuError> {
         let refused = |message: String| GpuError::DeviceRefused { adapter: adapter.name.clone(), message };
         let handle = adapter.to_open().await.ok_or_else(|| refused("there is no such adapter".into()))?;
-        let family = options.family_on(adapter);
-        if !adapter.families().contains(&family) {
-            return Err(refused(format!("it cannot run the {family:?} kernels")));
+        let kernels = options.kernels_on(adapter);
+        if !adapter.families().contains(&kernels.products) {
+            return Err(refused(format!("it cannot run the {} kernels", kernels.products.name())));
         }
         let mut features = wgpu::Features::empty();
         features.set(wgpu::Features::TIMESTAMP_QUERY, options.timestamps);
@@ -160,7 +118,7 @@ impl Gpu {
             device,
             queue,
             adapter: adapter.clone(),
-            family,
+            kernels,
             runtime_checks: options.runtime_checks,
             failure,
             modules: Mutex::default(),
@@ -322,6 +280,6 @@ impl Drop for Gpu {
 
 impl std::fmt::Debug for Gpu {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gpu").field("adapter", &self.adapter.name).field("family", &self.family).finish()
+        f.debug_struct("Gpu").field("adapter", &self.adapter.name).field("kernels", &self.kernels).finish()
     }
 }

@@ -8,6 +8,7 @@ mod browser;
 mod buffer;
 mod device;
 mod error;
+mod kernels;
 mod memory;
 mod plan;
 mod precision;
@@ -19,8 +20,9 @@ mod time;
 mod upload;
 
 pub use browser::Browser;
-pub use device::{AdapterClass, DeviceOptions, Gpu, KernelFamily};
+pub use device::{DeviceOptions, Gpu};
 pub use error::GpuError;
+pub use kernels::{KernelFamily, Kernels, RowKernels};
 pub use memory::{MemoryPlan, PlannedBuffer, PlannedTensor};
 pub use plan::{Dispatch, Kernel, Plan, Shader, Tensor};
 pub use precision::Precision;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{GpuError, KernelFamily, MemoryPlan, Precision};
+use super::{GpuError, Kernels, MemoryPlan, Precision};
 
 /// A WGSL file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -156,15 +156,15 @@ pub(super) struct Storage {
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Which kernels the ops put into it.
-    pub family: KernelFamily,
+    pub kernels: Kernels,
     pub(super) storages: Vec<Storage>,
     pub(super) commands: Vec<Command>,
 }
 
 impl Plan {
-    /// An empty plan for kernels of one family.
-    pub fn new(family: KernelFamily) -> Self {
-        Self { family, storages: Vec::new(), commands: Vec::new() }
+    /// An empty plan for these kernels, or for those of one family.
+    pub fn new(kernels: impl Into<Kernels>) -> Self {
+        Self { kernels: kernels.into(), storages: Vec::new(), commands: Vec::new() }
     }
 
     fn storage(&mut self, name: &str, len: usize, precision: Precision, kind: Kind) -> Tensor {

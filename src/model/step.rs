@@ -17,7 +17,7 @@ use super::config::{Activation, BertConfig};
 use super::inputs::{BatchShape, Inputs, StepWord};
 use super::parameters::{Arena, ParameterTable, WeightAndBias};
 use super::parts::{PartSums, Stages};
-use crate::gpu::{BufferRange, KernelFamily, Plan, Precision, Tensor};
+use crate::gpu::{BufferRange, Kernels, Plan, Precision, Tensor};
 use crate::ops::{
     Dropout, DropoutMask, Function, Linear, Metrics, NORM_WORDS, Operand, RECORD_WORDS, activation,
     activation_backward, dropout, metrics,
@@ -146,10 +146,10 @@ impl StepPlan {
         config: &BertConfig,
         shape: BatchShape,
         kind: StepKind,
-        family: KernelFamily,
+        kernels: impl Into<Kernels>,
         max_slab_bytes: u64,
     ) -> Self {
-        Self::build(config, shape, kind, family, max_slab_bytes, None)
+        Self::build(config, shape, kind, kernels, max_slab_bytes, None)
     }
 
     /// Plan a step over the weights of another program, made for the same model, heads and slab size.
@@ -160,11 +160,11 @@ impl StepPlan {
         config: &BertConfig,
         shape: BatchShape,
         kind: StepKind,
-        family: KernelFamily,
+        kernels: impl Into<Kernels>,
         max_slab_bytes: u64,
         weights: &[BufferRange],
     ) -> Self {
-        Self::build(config, shape, kind, family, max_slab_bytes, Some(weights))
+        Self::build(config, shape, kind, kernels, max_slab_bytes, Some(weights))
     }
 
     /// `[B·M, V]` of what was read of the masked-LM logits.
@@ -178,11 +178,11 @@ impl StepPlan {
         config: &BertConfig,
         shape: BatchShape,
         kind: StepKind,
-        family: KernelFamily,
+        kernels: impl Into<Kernels>,
         max_slab_bytes: u64,
         shared: Option<&[BufferRange]>,
     ) -> Self {
-        let mut plan = Plan::new(family);
+        let mut plan = Plan::new(kernels);
         let table = ParameterTable::new(config, kind.next_sentence, max_slab_bytes);
         let inputs = Inputs::new(&mut plan, shape, config);
         let weights = match shared {

@@ -129,7 +129,7 @@ pub fn matmul(plan: &mut Plan, args: Matmul) {
     types.push(("Product", c.tensor.precision()));
     let tiles = |rows: usize, columns: usize| batches * m.div_ceil(rows) * n.div_ceil(columns);
     let mut constants = vec![];
-    let (shader, entries, groups) = match plan.family {
+    let (shader, entries, groups) = match plan.kernels.products {
         KernelFamily::Workgroup => (SHADER, ["workgroup_64x64", "workgroup_64x64_sums"], tiles(64, 64)),
         KernelFamily::Tile if args.fits_tiles() => {
             let flags =

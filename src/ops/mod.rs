@@ -41,7 +41,7 @@ pub use rows::{GatherRows, ScatterRows, gather_rows, scatter_rows};
 pub use segment_sum::{Segments, segment_sum};
 pub use softmax::{Softmax, SoftmaxGradient, softmax, softmax_backward};
 
-use crate::gpu::{KernelFamily, Plan, Precision, Tensor};
+use crate::gpu::{Plan, Precision, RowKernels, Tensor};
 
 /// One word of a tensor that the host writes before every step: a learning rate, a count, a denominator.
 #[derive(Debug, Clone, Copy)]
@@ -66,9 +66,9 @@ fn grid(groups: usize) -> [u32; 2] {
 
 /// Invocations that share a row in a row kernel.
 fn lanes(plan: &Plan) -> u32 {
-    match plan.family {
-        KernelFamily::Register | KernelFamily::Subgroup | KernelFamily::Tile => 1,
-        KernelFamily::Workgroup => WORKGROUP as u32,
+    match plan.kernels.rows {
+        RowKernels::Invocation => 1,
+        RowKernels::Workgroup => WORKGROUP as u32,
     }
 }
 
@@ -85,9 +85,9 @@ fn element_grid(len: usize) -> [u32; 2] {
 /// Columns of a row that an invocation takes in a kernel that has to divide its number by their count: processors
 /// divide slowly, GPUs want many invocations.
 fn columns(plan: &Plan) -> u32 {
-    match plan.family {
-        KernelFamily::Register | KernelFamily::Subgroup | KernelFamily::Tile => 16,
-        KernelFamily::Workgroup => 1,
+    match plan.kernels.rows {
+        RowKernels::Invocation => 16,
+        RowKernels::Workgroup => 1,
     }
 }
 

@@ -59,7 +59,7 @@ pub async fn evaluate(
     let mut examples = examples.into();
     let deal = Deal::new(&examples, config, batch_size, next_sentence);
     check_held_out(&mut examples, &deal.limits)?;
-    let wanted = Wanted { config, kind: deal.kind(), family: gpu.family };
+    let wanted = Wanted { config, kind: deal.kind(), kernels: gpu.kernels };
     let whole = Trainer::compile(gpu.clone(), wanted.fitting(&gpu.adapter, deal.shape(0))?).await?;
     whole.check_fit(weights)?;
     whole.write_weights(weights);

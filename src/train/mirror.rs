@@ -14,7 +14,7 @@ use super::reduction::Reduction;
 use super::{Distribution, Share, StepScalars, TrainError, Trainer};
 use crate::checkpoint::NamedTensor;
 use crate::data::Batch;
-use crate::gpu::{Gpu, GpuError, KernelFamily, Readback, Tensor, UploadRing};
+use crate::gpu::{Gpu, GpuError, Kernels, Readback, Tensor, UploadRing};
 use crate::model::Stage;
 use crate::optimizer::LossScaleState;
 use crate::strategy::{Team, WorkersError, packs};
@@ -281,8 +281,8 @@ fn updated(trainer: &Trainer) -> Vec<Tensor> {
 }
 
 /// What decides how a device rounds.
-fn make(gpu: &Gpu) -> (&str, &str, &str, KernelFamily) {
-    (&gpu.adapter.name, &gpu.adapter.backend, &gpu.adapter.driver, gpu.family)
+fn make(gpu: &Gpu) -> (&str, &str, &str, Kernels) {
+    (&gpu.adapter.name, &gpu.adapter.backend, &gpu.adapter.driver, gpu.kernels)
 }
 
 fn readbacks(trainer: &Trainer, tensors: &[Tensor]) -> Vec<Readback> {

@@ -2,7 +2,7 @@
 
 use super::layout::Layout;
 use super::{PretrainOptions, RunMemory, TrainError};
-use crate::gpu::{AdapterReport, GpuError, KernelFamily, Precision};
+use crate::gpu::{AdapterReport, GpuError, Kernels, Precision};
 use crate::model::config::BertConfig;
 use crate::model::parameters::parameter_shapes;
 use crate::model::{BatchShape, StepKind, StepPlan, Task};
@@ -121,7 +121,7 @@ pub(super) fn check(options: &PretrainOptions, shape: BatchShape) -> Result<(), 
 pub(super) struct Wanted<'a> {
     pub config: &'a BertConfig,
     pub kind: StepKind,
-    pub family: KernelFamily,
+    pub kernels: Kernels,
 }
 
 impl<'a> Wanted<'a> {
@@ -134,7 +134,7 @@ impl<'a> Wanted<'a> {
             recompute: options.recompute,
             precision: options.precision,
         };
-        Self { config: &options.config, kind, family: options.device.family_on(adapter) }
+        Self { config: &options.config, kind, kernels: options.device.kernels_on(adapter) }
     }
 
     /// The step; [`TrainError::DoesNotFit`] where its tensors do not fit the adapter, and
@@ -149,7 +149,7 @@ impl<'a> Wanted<'a> {
 
     fn plan(self, adapter: &AdapterReport, shape: BatchShape) -> Result<StepPlan, GpuError> {
         check_size(adapter, self.config, shape, self.kind.precision)?;
-        let step = StepPlan::new(self.config, shape, self.kind, self.family, adapter.max_slab());
+        let step = StepPlan::new(self.config, shape, self.kind, self.kernels, adapter.max_slab());
         step.plan.memory(adapter.max_buffer_size, adapter.max_binding_size)?;
         Ok(step)
     }

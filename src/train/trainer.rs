@@ -58,7 +58,7 @@ impl Trainer {
         shape: BatchShape,
         kind: StepKind,
     ) -> Result<Self, GpuError> {
-        let step = StepPlan::new(config, shape, kind, gpu.family, gpu.adapter.max_slab());
+        let step = StepPlan::new(config, shape, kind, gpu.kernels, gpu.adapter.max_slab());
         Self::compile(gpu, step).await
     }
 
@@ -74,11 +74,11 @@ impl Trainer {
     ) -> Result<Self, GpuError> {
         let slabs: Vec<_> = self.step.weights.slabs.iter().map(|slab| self.program.range(*slab)).collect();
         let step =
-            StepPlan::sharing(config, shape, kind, self.gpu.family, self.gpu.adapter.max_slab(), &slabs);
+            StepPlan::sharing(config, shape, kind, self.gpu.kernels, self.gpu.adapter.max_slab(), &slabs);
         Self::compile(self.gpu.clone(), step).await
     }
 
-    /// Allocate and compile a step that was planned for the device's adapter and family.
+    /// Allocate and compile a step that was planned for the device's adapter and kernels.
     pub(super) async fn compile(gpu: Arc<Gpu>, step: StepPlan) -> Result<Self, GpuError> {
         let program = step.plan.compile(&gpu).await?;
         let upload = UploadRing::new(&gpu, program.range(step.inputs.all), UPLOADS);

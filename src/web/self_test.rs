@@ -10,7 +10,7 @@ use wasm_bindgen::prelude::*;
 use super::options::{Kernels, from_js};
 use super::survey::derive;
 use super::{Rejection, to_js};
-use crate::gpu::{DeviceOptions, KernelFamily};
+use crate::gpu::DeviceOptions;
 use crate::train::self_test::{self, Comparison};
 
 #[derive(Default, Deserialize)]
@@ -66,12 +66,7 @@ pub async fn self_test(strategy: Option<String>, options: JsValue) -> Result<JsV
     Ok(to_js(&ReportView {
         ok: report.ok(),
         adapter: gpu.adapter.name.clone(),
-        kernels: match gpu.family {
-            KernelFamily::Register => "register",
-            KernelFamily::Subgroup => "subgroup",
-            KernelFamily::Tile => "tile",
-            KernelFamily::Workgroup => "workgroup",
-        },
+        kernels: gpu.kernels.products.name(),
         comparisons: report.comparisons.len(),
         worst: report.worst().into_iter().map(Into::into).collect(),
     })?)

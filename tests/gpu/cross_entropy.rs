@@ -73,7 +73,8 @@ fn check(device: &Device, case: &Case) {
         let gradient = |(j, e): (usize, &f64)| (e / sum - one_hot(j)) * weight * f64::from(SCALE);
         gradients.extend(exps.iter().enumerate().map(gradient));
     }
-    let what = format!("{}x{} {:?} {:?}", case.labels.len(), case.classes, case.precision, device.gpu.family);
+    let what =
+        format!("{}x{} {:?} {:?}", case.labels.len(), case.classes, case.precision, device.gpu.kernels.rows);
     let [got_losses, got_hits, got_gradients] = run(device, case, true);
     assert_close(&format!("loss {what}"), &got_losses, &losses, 2e-6);
     assert_close(&format!("hit {what}"), &got_hits, &hits, 1e-7);

@@ -51,7 +51,7 @@ fn open(adapter: &AdapterReport, family: Option<KernelFamily>) -> Device {
 pub fn precisions(device: &Device) -> Vec<Precision> {
     let precisions = device.gpu.adapter.precisions();
     if !precisions.contains(&Precision::F16) {
-        let mut plan = Plan::new(device.gpu.family);
+        let mut plan = Plan::new(device.gpu.kernels);
         let [x, y] = ["x", "y"].map(|name| plan.persistent_as(Precision::F16, name, 4));
         activation(&mut plan, Function::Relu, x, y);
         let refused = pollster::block_on(plan.compile(&device.gpu)).err();
@@ -87,7 +87,7 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(device: &Device) -> Self {
-        Self { plan: Plan::new(device.gpu.family), inputs: Vec::new() }
+        Self { plan: Plan::new(device.gpu.kernels), inputs: Vec::new() }
     }
 
     /// A tensor holding `values`.

@@ -104,8 +104,9 @@ fn check(
     layer_norm_backward(&mut bench.plan, gradient);
     let program = bench.run(device);
 
-    let what =
-        |name: &str| format!("{name} of {rows}x{width} {precision:?} {:?}, {before:?}", device.gpu.family);
+    let what = |name: &str| {
+        format!("{name} of {rows}x{width} {precision:?} {:?}, {before:?}", device.gpu.kernels.rows)
+    };
     let got_h = read(device, &program, h);
     let added = |e: usize| if residual_args.is_some() { f64::from(residual[e]) } else { 0.0 };
     let want_h: Vec<f64> =

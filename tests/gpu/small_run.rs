@@ -54,7 +54,7 @@ pub fn setting(device: &Device, kind: OptimizerKind) -> Setting {
         recompute: false,
         precision: Precision::default(),
         output_bias_init: OutputBiasInit::Zeros,
-        device: DeviceOptions { family: Some(device.gpu.family), ..DeviceOptions::default() },
+        device: DeviceOptions { family: Some(device.gpu.kernels.products), ..DeviceOptions::default() },
         distribution: Distribution::default(),
     };
     Setting { strategy, options, tokenizer, features }

@@ -70,7 +70,7 @@ fn check(
         want_ds.extend(p.iter().zip(&dp).map(|(p, d)| p * (d - dot)));
         want_p.extend(p);
     }
-    let what = format!("{case:?}, dropout {drops}, {precision:?}, {:?}", device.gpu.family);
+    let what = format!("{case:?}, dropout {drops}, {precision:?}, {:?}", device.gpu.kernels.rows);
     let got_p = read(device, &program, p);
     // Stored twice: as exponentials, then as probabilities, which the gradient has two factors of besides its own rounding.
     let stored = tolerance(precision, 0.0);

@@ -385,7 +385,11 @@ fn slope_is_what_gradients_say(device: &Device, next_sentence: bool) {
     };
     let difference = (loss(&moved(1.0), 77).0 - loss(&moved(-1.0), 77).0) / (2.0 * h);
     let error = (difference / squared_norm - 1.0).abs();
-    assert!(error < 0.01, "{:?}: slope {difference}, gradients say {squared_norm}", device.gpu.family);
+    assert!(
+        error < 0.01,
+        "{:?}: slope {difference}, gradients say {squared_norm}",
+        device.gpu.kernels.products
+    );
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn options(args: &PretrainArgs) -> Map<String, Value> {
         object["scale_loss"] = scale_loss.into();
     }
     if let Some(family) = run.device.family {
-        object["kernels"] = format!("{family:?}").to_lowercase().into();
+        object["kernels"] = family.name().into();
     }
     if run.precision == Precision::F16 {
         object["dtype"] = "fp16".into();

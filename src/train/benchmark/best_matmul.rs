@@ -45,8 +45,7 @@ pub async fn best_matmul(gpu: &Gpu, config: &BertConfig, shape: BatchShape) -> R
             let flops = size.iter().fold(2.0, |flops, size| flops * *size as f64);
             let gflops = flops / shortest(gpu, &program, x).await?.as_secs_f64() / 1e9;
             if best.as_ref().is_none_or(|best| gflops > best.gflops) {
-                best =
-                    Some(BestMatmul { gflops, kernels: format!("{family:?}").to_lowercase(), product, size });
+                best = Some(BestMatmul { gflops, kernels: family.name().into(), product, size });
             }
         }
     }

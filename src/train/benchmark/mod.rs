@@ -180,7 +180,7 @@ pub async fn benchmark(
         adapter: gpu.adapter.name.clone(),
         backend: gpu.adapter.backend.clone(),
         driver: gpu.adapter.driver.clone(),
-        kernels: format!("{:?}", gpu.family).to_lowercase(),
+        kernels: gpu.kernels.products.name().into(),
         parameters: trainer.step().table.elements() as u64,
         steps,
         step_ms: median.as_secs_f64() * 1e3,
