@@ -7,9 +7,9 @@ use wgpu_bert::train::benchmark::{BenchmarkReport, WARMUP_STEPS, Workload, bench
 use wgpu_bert::train::plan_run;
 
 use super::error::CliError;
-use super::output;
 use super::pretrain::positive;
 use super::step_flags::StepFlags;
+use super::{known_kernels, output};
 
 /// Measure a training step on this adapter: time, memory, and how near it comes to the best matrix product
 ///
@@ -30,6 +30,7 @@ pub struct BenchFlags {
 pub fn run(flags: &BenchFlags) -> Result<(), CliError> {
     let strategy = flags.step.device.strategy()?;
     let options = flags.step.options()?;
+    let strategy = known_kernels::measure(strategy, options.device);
     let (seq_length, predictions) = (flags.step.max_seq_length, flags.step.max_predictions_per_seq);
     // Before numbers are made for a batch of any size.
     if let Some(misfit) = plan_run(Some(&strategy), &options, seq_length, predictions)?.misfit {
@@ -64,7 +65,7 @@ fn to_text(report: &BenchmarkReport, flags: &BenchFlags) -> String {
     let [m, n, k] = best.size;
     let allocated = report.allocated_bytes.map_or("unknown".into(), |bytes| BinaryBytes(bytes).to_string());
     let mut text = format!(
-        "{}, {} kernels: {}, vocabulary {}, {} parameters\n\
+        "{}, {} kernels ({}): {}, vocabulary {}, {} parameters\n\
          {} sequences of {} tokens with {} predictions{}; median of {} steps after {WARMUP_STEPS} to warm up\n\n\
          step        {:.1} ms (shortest {:.1} ms), {:.0} tokens/s\n\
          memory      {} planned, {allocated} allocated\n\
@@ -74,6 +75,7 @@ fn to_text(report: &BenchmarkReport, flags: &BenchFlags) -> String {
          of best     {:.0} % of {:.2} GFLOP/s, the best matrix product ({} kernels, {} of {m} x {n} x {k})\n",
         report.adapter,
         report.kernels,
+        report.kernels_why,
         flags.step.model_size,
         flags.step.vocab_size,
         HumanCount(report.parameters),

@@ -4,8 +4,8 @@ use clap::{Args, ValueEnum};
 use wgpu_bert::gpu::{DeviceOptions, KernelFamily, Survey, survey};
 use wgpu_bert::strategy::{Strategy, StrategyError, StrategyRequest, get_distribution_strategy};
 
-use super::output;
 use super::pretrain::positive;
+use super::{known_kernels, output};
 
 /// Which strategy on which adapter.
 #[derive(Args)]
@@ -39,7 +39,8 @@ impl StrategyFlags {
 pub struct DeviceFlags {
     #[command(flatten)]
     strategy: StrategyFlags,
-    /// Kernels to use [default: what suits the adapter]
+    /// Kernels to use [default: what suits a software adapter; on a GPU matrix products by what a training run measured
+    /// to be the fastest]
     #[arg(long, value_name = "FAMILY", ignore_case = true)]
     kernels: Option<Kernels>,
     /// Keep the shader compiler's bounds checks; slower
@@ -53,7 +54,7 @@ enum Kernels {
     Register,
     /// The same with tiles shared by subgroups, for software adapters with subgroups of 8 invocations
     Subgroup,
-    /// For SwiftShader: larger tiles in registers
+    /// For SwiftShader and GPUs: larger tiles in registers
     Tile,
     /// For GPUs: tiles in workgroup memory
     Workgroup,
@@ -65,13 +66,14 @@ impl DeviceFlags {
         self.strategy.distribution_strategy.parse().ok() == Some(StrategyRequest::MultiWorkerMirrored)
     }
 
-    /// The guard: comes before any file is opened. Tells the strategy's notice.
+    /// The guard: comes before any file is opened. Tells the strategy's notice. The fastest kernels are those that were
+    /// measured before, if any were.
     pub fn strategy(&self) -> Result<Strategy, StrategyError> {
         let strategy = self.strategy.strategy(&pollster::block_on(survey()))?;
         if let Some(notice) = &strategy.notice {
             output::note(notice);
         }
-        Ok(strategy)
+        Ok(known_kernels::recall(strategy))
     }
 
     /// How the strategy's device is opened.

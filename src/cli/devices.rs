@@ -2,12 +2,12 @@
 
 use clap::Args;
 use serde_json::json;
-use wgpu_bert::gpu::{Absence, AdapterReport, survey};
+use wgpu_bert::gpu::{Absence, AdapterReport, DeviceOptions, survey};
 use wgpu_bert::strategy::{Strategy, shortcoming};
 
 use super::device_flags::StrategyFlags;
 use super::error::CliError;
-use super::output;
+use super::{known_kernels, output};
 
 /// List the adapters, and the strategy that would be derived
 ///
@@ -30,7 +30,7 @@ pub fn run(flags: &DevicesFlags) -> Result<(), CliError> {
     for absence in &survey.absences {
         output::result(if flags.json { absence_json(absence) } else { absence_text(absence) })?;
     }
-    let strategy = flags.strategy.strategy(&survey)?;
+    let strategy = known_kernels::recall(flags.strategy.strategy(&survey)?);
     output::result(if flags.json { strategy_json(&strategy) } else { strategy_text(&strategy) })
 }
 
@@ -86,6 +86,7 @@ fn strategy_text(strategy: &Strategy) -> String {
         strategy.replicas().map(|adapter| format!("{}: {}", adapter.index, adapter.name)).collect();
     let (kind, names) = (strategy.kind.name(), names.join(" + "));
     let mut text = format!("Strategy: {kind} on {names}\n({})", strategy.why);
+    text += &format!("\nKernels: {}", kernels(strategy).join(" + "));
     if let Some(notice) = &strategy.notice {
         text += &format!("\n{notice}");
     }
@@ -99,10 +100,16 @@ fn strategy_json(strategy: &Strategy) -> String {
         "adapter": strategy.adapter.index,
         "name": strategy.adapter.name,
         "replicas": strategy.replicas().map(|adapter| adapter.index).collect::<Vec<_>>(),
+        "kernels": kernels(strategy),
         "why": strategy.why,
         "notice": strategy.notice,
     })
     .to_string()
+}
+
+/// Those of each replica when none are asked for.
+fn kernels(strategy: &Strategy) -> Vec<String> {
+    strategy.replicas().map(|adapter| DeviceOptions::default().told_on(adapter)).collect()
 }
 
 /// A size in the largest unit that leaves it at least 1.

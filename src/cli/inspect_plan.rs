@@ -49,7 +49,7 @@ pub fn run(flags: &StepFlags, as_json: bool) -> Result<(), CliError> {
     let kernels = options.device.kernels_on(adapter).products.name();
     output::result(match as_json {
         true => to_json(flags, adapter, kernels, &plan).to_string(),
-        false => to_text(flags, adapter, kernels, &plan),
+        false => to_text(flags, adapter, (kernels, options.device.why_on(adapter)), &plan),
     })
 }
 
@@ -87,10 +87,15 @@ fn to_json(flags: &StepFlags, adapter: &AdapterReport, kernels: &str, plan: &Run
     })
 }
 
-fn to_text(flags: &StepFlags, adapter: &AdapterReport, kernels: &str, plan: &RunPlan) -> String {
+fn to_text(
+    flags: &StepFlags,
+    adapter: &AdapterReport,
+    (kernels, why): (&str, &str),
+    plan: &RunPlan,
+) -> String {
     let mut text = format!(
         "{}, vocabulary {}, {} parameters; {} sequences of {} tokens with {} predictions{}\n\
-         {}, {kernels} kernels, buffers up to {}, {} of one in a kernel\n\
+         {}, {kernels} kernels ({why}), buffers up to {}, {} of one in a kernel\n\
          {} dispatches, {}\n\n\
          {:<20} {:>7} {:>11} {:>8} {:>11}\n",
         flags.model_size,

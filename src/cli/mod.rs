@@ -21,6 +21,7 @@ mod input_files;
 mod inspect;
 mod inspect_plan;
 mod interrupt;
+mod known_kernels;
 mod output;
 mod output_files;
 mod pretrain;

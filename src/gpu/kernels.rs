@@ -1,16 +1,19 @@
 //! Which kernels a device uses.
 
+use serde::{Deserialize, Serialize};
+
 use super::{AdapterReport, DeviceOptions};
 
 /// Ways to write the same kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum KernelFamily {
     /// One invocation holds a tile in registers; no workgroup memory, no barriers.
     Register,
     /// As [`Register`](Self::Register), but a subgroup of 8 invocations shares a tile.
     Subgroup,
-    /// As [`Register`](Self::Register), but with larger tiles, read four words at a time. For SwiftShader; drivers that
-    /// optimise more take seconds to compile them.
+    /// As [`Register`](Self::Register), but with larger tiles, read four words at a time. For SwiftShader and GPUs;
+    /// llvmpipe takes seconds to compile them.
     Tile,
     /// A workgroup shares tiles through workgroup memory.
     Workgroup,
@@ -69,9 +72,51 @@ impl Kernels {
     }
 }
 
+impl AdapterReport {
+    /// The families of kernels that it can run.
+    pub fn families(&self) -> Vec<KernelFamily> {
+        let mut families = vec![KernelFamily::Register, KernelFamily::Workgroup];
+        if self.has_subgroups_of_8 {
+            families.push(KernelFamily::Subgroup);
+        }
+        if self.kind.is_gpu() || self.is_swiftshader() {
+            families.push(KernelFamily::Tile);
+        }
+        families
+    }
+
+    /// The families among which a measurement is to choose, the one of its class first. Of the software adapters, whose
+    /// drivers take seconds to compile some of them, the fastest is known; what a GPU does best nobody can tell before.
+    pub fn candidates(&self) -> Vec<KernelFamily> {
+        let first = Kernels::by_class(self).products;
+        let mut candidates = if self.kind.is_gpu() { self.families() } else { vec![first] };
+        candidates.sort_by_key(|family| *family != first);
+        candidates
+    }
+}
+
 impl DeviceOptions {
     /// The kernels of a device that is opened so on an adapter.
     pub fn kernels_on(&self, adapter: &AdapterReport) -> Kernels {
-        self.family.map_or_else(|| Kernels::by_class(adapter), Kernels::from)
+        let by_class = Kernels::by_class(adapter);
+        match (self.family, adapter.fastest) {
+            (Some(family), _) => family.into(),
+            (None, Some(products)) => Kernels { products, ..by_class },
+            (None, None) => by_class,
+        }
+    }
+
+    /// Why these: `asked for`, `measured fastest` or `by class`.
+    pub fn why_on(&self, adapter: &AdapterReport) -> &'static str {
+        match (self.family, adapter.fastest) {
+            (Some(_), _) => "asked for",
+            (None, Some(_)) => "measured fastest",
+            (None, None) => "by class",
+        }
+    }
+
+    /// The family of its matrix products and why this one, in words: `tile (measured fastest)`.
+    pub fn told_on(&self, adapter: &AdapterReport) -> String {
+        format!("{} ({})", self.kernels_on(adapter).products.name(), self.why_on(adapter))
     }
 }

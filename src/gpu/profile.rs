@@ -1,4 +1,8 @@
-//! How long each kernel takes, where the device has timestamp queries.
+//! How long kernels take, by the device's own clock where it has timestamp queries.
+
+use std::time::Duration;
+
+use web_time::Instant;
 
 use super::plan::Command;
 use super::{BufferRange, Gpu, GpuError, Plan, Program};
@@ -35,12 +39,7 @@ impl Program {
         let sets: Vec<_> = counts.iter().map(|dispatches| Timestamps::new(gpu, *dispatches)).collect();
         let mut encoder = gpu.device.create_command_encoder(&Default::default());
         self.encode_passes(&mut encoder, |dispatch| {
-            let first = (dispatch % DISPATCHES_PER_SET) as u32 * 2;
-            wgpu::ComputePassTimestampWrites {
-                query_set: &sets[dispatch / DISPATCHES_PER_SET].queries,
-                beginning_of_pass_write_index: Some(first),
-                end_of_pass_write_index: Some(first + 1),
-            }
+            sets[dispatch / DISPATCHES_PER_SET].around(dispatch % DISPATCHES_PER_SET)
         });
         sets.iter().for_each(|set| set.resolve(&mut encoder));
         gpu.queue.submit([encoder.finish()]);
@@ -61,6 +60,34 @@ impl Program {
         }
         times.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
         Ok(Some(times))
+    }
+
+    /// How long the device takes to run the program so many times, one after the other. Where it was opened without
+    /// [timestamps](super::DeviceOptions::timestamps), or has none, that is until the host knows of the end.
+    ///
+    /// # Errors
+    /// What the device says.
+    ///
+    /// # Panics
+    /// When the program does not consist of dispatches alone: a mistake in the caller.
+    pub async fn time(&self, gpu: &Gpu, runs: u32) -> Result<Duration, GpuError> {
+        let has_clock = gpu.device.features().contains(wgpu::Features::TIMESTAMP_QUERY);
+        let timestamps = has_clock.then(|| Timestamps::new(gpu, 1));
+        let start = Instant::now();
+        let mut encoder = gpu.device.create_command_encoder(&Default::default());
+        self.encode_runs(&mut encoder, runs, timestamps.as_ref().map(|timestamps| timestamps.around(0)));
+        timestamps.iter().for_each(|timestamps| timestamps.resolve(&mut encoder));
+        gpu.queue.submit([encoder.finish()]);
+        let by_device = match &timestamps {
+            Some(timestamps) => Duration::from_secs_f64(timestamps.read(gpu).await?[0]),
+            None => Duration::ZERO,
+        };
+        // A clock that stands still is none.
+        if by_device.is_zero() {
+            self.wait(gpu).await?;
+            return Ok(start.elapsed());
+        }
+        Ok(by_device)
     }
 }
 
@@ -85,6 +112,16 @@ impl Timestamps {
         });
         let resolved = BufferRange { buffer, offset: 0, bytes };
         Self { queries: gpu.device.create_query_set(&descriptor), resolved, count }
+    }
+
+    /// Those of one dispatch, before it and after it.
+    fn around(&self, dispatch: usize) -> wgpu::ComputePassTimestampWrites<'_> {
+        let first = dispatch as u32 * 2;
+        wgpu::ComputePassTimestampWrites {
+            query_set: &self.queries,
+            beginning_of_pass_write_index: Some(first),
+            end_of_pass_write_index: Some(first + 1),
+        }
     }
 
     fn resolve(&self, encoder: &mut wgpu::CommandEncoder) {

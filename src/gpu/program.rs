@@ -199,6 +199,34 @@ impl Program {
         }
     }
 
+    /// Append the whole program so many times, all dispatches in one pass with these timestamps.
+    ///
+    /// # Panics
+    /// When it has anything but dispatches.
+    pub(super) fn encode_runs(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        runs: u32,
+        timestamp_writes: Option<wgpu::ComputePassTimestampWrites>,
+    ) {
+        let mut pass =
+            encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes });
+        for step in (0..runs).flat_map(|_| &self.steps) {
+            let Step::Dispatch { pipeline, bind_group, groups: [x, y] } = step else {
+                panic!("a clear between dispatches")
+            };
+            pass.set_pipeline(pipeline);
+            pass.set_bind_group(0, bind_group, &[]);
+            pass.dispatch_workgroups(*x, *y, 1);
+        }
+    }
+
+    /// Wait until the device has done all that was submitted: reading a word back takes that long.
+    pub(super) async fn wait(&self, gpu: &Gpu) -> Result<(), GpuError> {
+        let word = BufferRange { buffer: self.buffers[0].0.clone(), offset: 0, bytes: 4 };
+        gpu.read(&word).await.map(drop)
+    }
+
     /// Run the whole program once, by itself.
     pub fn run(&self, gpu: &Gpu) {
         let mut encoder = gpu.device.create_command_encoder(&Default::default());

@@ -56,7 +56,7 @@ pub struct AdapterReport {
     pub backend: String,
     /// What kind of processor it is.
     pub kind: AdapterKind,
-    /// The driver and its version.
+    /// The driver and its version; in a browser, which tells none, the browser's.
     pub driver: String,
     /// The largest buffer, in bytes (`maxBufferSize`).
     pub max_buffer_size: u64,
@@ -72,6 +72,8 @@ pub struct AdapterReport {
     pub features: Vec<&'static str>,
     /// Can kernels use subgroups, always of 8 invocations? In a browser never: wgpu asks none for them.
     pub has_subgroups_of_8: bool,
+    /// The family whose matrix products are the fastest on it, where that was measured.
+    pub fastest: Option<KernelFamily>,
     /// The adapter itself; none in a survey made by hand.
     pub handle: Option<wgpu::Adapter>,
 }
@@ -80,18 +82,6 @@ impl AdapterReport {
     /// The most that one binding of one buffer may hold, in bytes.
     pub fn max_slab(&self) -> u64 {
         self.max_buffer_size.min(self.max_binding_size)
-    }
-
-    /// The families of kernels that it can run.
-    pub fn families(&self) -> Vec<KernelFamily> {
-        let mut families = vec![KernelFamily::Register, KernelFamily::Workgroup];
-        if self.has_subgroups_of_8 {
-            families.push(KernelFamily::Subgroup);
-        }
-        if self.is_swiftshader() {
-            families.push(KernelFamily::Tile);
-        }
-        families
     }
 
     /// The precisions that its kernels can store.
@@ -134,7 +124,29 @@ impl AdapterReport {
             features: features.iter().filter(|(f, _)| granted.contains(*f)).map(|(_, n)| *n).collect(),
             has_subgroups_of_8: granted.contains(wgpu::Features::SUBGROUP)
                 && (info.subgroup_min_size, info.subgroup_max_size) == (8, 8),
+            fastest: None,
             handle: Some(adapter),
+        }
+    }
+
+    /// A discrete GPU that is not there.
+    #[cfg(test)]
+    pub(crate) fn made_up(index: usize, name: &str) -> Self {
+        Self {
+            index,
+            name: name.into(),
+            backend: "vulkan".into(),
+            kind: AdapterKind::Discrete,
+            driver: String::new(),
+            max_buffer_size: 1 << 30,
+            max_binding_size: 128 << 20,
+            max_storage_buffers: 8,
+            max_workgroup_memory: 16 << 10,
+            max_invocations: 256,
+            features: Vec::new(),
+            has_subgroups_of_8: false,
+            fastest: None,
+            handle: None,
         }
     }
 
@@ -145,7 +157,8 @@ impl AdapterReport {
 
     /// The same adapter in a new survey, to open another device on when the one before was lost.
     pub(crate) async fn again(&self) -> Option<Self> {
-        survey().await.adapters.into_iter().find(|found| platform::is_same(self, found))
+        let again = survey().await.adapters.into_iter().find(|found| platform::is_same(self, found))?;
+        Some(Self { fastest: self.fastest, ..again })
     }
 
     /// Can the kernels run on it? They need the limits every WebGPU implementation guarantees.

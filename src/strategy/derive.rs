@@ -69,6 +69,11 @@ impl Strategy {
         std::iter::once(&self.adapter).chain(&self.others)
     }
 
+    /// The same, to be told what was measured.
+    pub(crate) fn replicas_mut(&mut self) -> impl Iterator<Item = &mut AdapterReport> {
+        std::iter::once(&mut self.adapter).chain(&mut self.others)
+    }
+
     /// The names of their adapters, with ` + ` between.
     pub fn names(&self) -> String {
         self.replicas().map(|adapter| &adapter.name[..]).collect::<Vec<_>>().join(" + ")

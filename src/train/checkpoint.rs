@@ -8,6 +8,8 @@ use serde_json::{Map, Value};
 use super::Snapshot;
 use super::snapshot::LOSS_SCALE;
 use crate::checkpoint::{CheckpointError, ModelFolder};
+use crate::gpu::KernelFamily;
+use crate::strategy::Strategy;
 
 const STATE: &str = "training_state.safetensors";
 const RECORD: &str = "training_state.json";
@@ -50,6 +52,21 @@ pub struct RunRecord {
     pub data: String,
     /// The adapter that trained; another one computes slightly different numbers.
     pub adapter: String,
+    /// For each replica the kernels of its matrix products, where they were measured; empty where none were.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fastest: Vec<Option<KernelFamily>>,
+}
+
+impl RunRecord {
+    /// Gives a strategy the kernels that the run had, if it has the same adapters: a choice that is measured anew could
+    /// be another one.
+    pub fn recall(&self, strategy: &mut Strategy) {
+        if self.adapter == strategy.names() {
+            for (adapter, fastest) in strategy.replicas_mut().zip(&self.fastest) {
+                adapter.fastest = fastest.filter(|family| adapter.families().contains(family));
+            }
+        }
+    }
 }
 
 /// The JSON file.
@@ -158,8 +175,10 @@ impl TrainingCheckpoint {
 mod tests {
     use super::*;
     use crate::checkpoint::NamedTensor;
+    use crate::gpu::{AdapterReport, Survey};
     use crate::model::config::BertConfig;
     use crate::model::parameters::parameter_shapes;
+    use crate::strategy::{StrategyRequest, get_distribution_strategy};
 
     fn checkpoint() -> TrainingCheckpoint {
         let config = BertConfig {
@@ -200,6 +219,7 @@ mod tests {
             steps_per_pass: 10,
             data: "abc".into(),
             adapter: "llvmpipe".into(),
+            fastest: vec![Some(KernelFamily::Tile), None],
         };
         let evaluation = Some(EvaluationRecord { loss: 2.5, data: "def".into() });
         TrainingCheckpoint { evaluation, ..TrainingCheckpoint::new(snapshot, &model, record) }
@@ -208,6 +228,25 @@ mod tests {
     fn files() -> Vec<(String, Vec<u8>)> {
         let files = checkpoint().into_files().unwrap().into_iter();
         files.map(|(name, bytes)| (name.to_owned(), bytes)).collect()
+    }
+
+    #[test]
+    fn a_run_that_goes_on_has_the_kernels_it_had_on_the_same_adapter() {
+        let adapters = ["a GPU", "another"].iter().enumerate();
+        let adapters = adapters.map(|(index, name)| AdapterReport::made_up(index, name)).collect();
+        let survey = Survey { adapters, absences: vec![] };
+        let strategy = |adapter| {
+            get_distribution_strategy(StrategyRequest::Mirrored, &survey, Some(adapter)).expect("adapters")
+        };
+        let fastest = vec![Some(KernelFamily::Tile), None];
+        let record = RunRecord { adapter: "a GPU + another".into(), fastest, ..checkpoint().record };
+        let of = |strategy: &Strategy| strategy.replicas().map(|a| a.fastest).collect::<Vec<_>>();
+        let mut same = strategy("0,1");
+        record.recall(&mut same);
+        assert_eq!(of(&same), record.fastest);
+        let mut other = strategy("1,0");
+        record.recall(&mut other);
+        assert_eq!(of(&other), [None, None]);
     }
 
     #[test]

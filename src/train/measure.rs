@@ -7,8 +7,9 @@ use web_time::Instant;
 use super::layout::Layout;
 use super::plan::check;
 use super::run::{batch_limits, initial_tensors, step_scalars};
-use super::{PretrainOptions, TrainError, Trainer};
+use super::{KnownKernels, PretrainOptions, TrainError, Trainer, measure_kernels};
 use crate::data::{Batch, Batcher, Features, PythonRandom};
+use crate::gpu::AdapterReport;
 use crate::model::BatchShape;
 use crate::strategy::{Strategy, StrategyError};
 
@@ -29,9 +30,11 @@ pub async fn measure_step(
     predictions: usize,
 ) -> Result<Duration, TrainError> {
     // Of one replica: nobody waits for another.
-    let one = strategy.ok_or(StrategyError::NotGiven)?.first_alone();
+    let mut one = strategy.ok_or(StrategyError::NotGiven)?.first_alone();
     let shape = BatchShape { batch_size: options.batch_size, seq_length, predictions };
     check(options, shape)?;
+    let known = &mut KnownKernels::default();
+    measure_kernels(&mut one, options.device, known, AdapterReport::candidates).await;
     let (layout, mut steps) = Layout::new(&one, options, shape)?;
     // All parts of a batch are the same one here: only they need to fit the host's memory.
     let (part, limits) = (layout.part, batch_limits(options));

@@ -180,6 +180,8 @@ pub enum Event {
 pub struct Started {
     /// The adapter's name; of several replicas all names, with `+` between.
     pub adapter: String,
+    /// The kernels of each replica, in words: see [`DeviceOptions::told_on`]. Of several that are alike once.
+    pub kernels: String,
     /// Trainable parameters.
     pub parameters: usize,
     /// Device memory of the run, in bytes, of all replicas together.

@@ -10,11 +10,12 @@ use super::ranks::{check_alike, tell_team};
 use super::recovery::Recovery;
 use super::steps::Steps;
 use super::{
-    Callback, Control, Event, OutputBiasInit, PretrainOptions, Running, Snapshot, StepScalars, TrainError,
-    Trained, dropout_key,
+    Callback, Control, Event, KnownKernels, OutputBiasInit, PretrainOptions, Running, Snapshot, StepScalars,
+    TrainError, Trained, dropout_key, measure_kernels,
 };
 use crate::checkpoint::NamedTensor;
 use crate::data::{BatchLimits, Batcher, TrainingData, UnigramBaseline};
+use crate::gpu::AdapterReport;
 use crate::model::BatchShape;
 use crate::model::config::BertConfig;
 use crate::model::initializer::initial_values;
@@ -136,7 +137,7 @@ impl<'a> PretrainRun<'a> {
     }
 
     async fn prepare_on(
-        strategy: Strategy,
+        mut strategy: Strategy,
         options: &'a PretrainOptions,
         mut data: TrainingData,
         start: Option<&Snapshot>,
@@ -152,6 +153,8 @@ impl<'a> PretrainRun<'a> {
         if let Some(held_out) = &mut held_out {
             check_held_out(held_out, &batch_limits(options))?;
         }
+        let known = &mut KnownKernels::default();
+        measure_kernels(&mut strategy, options.device, known, AdapterReport::candidates).await;
         let (Layout { parts, part, .. }, _) = Layout::new(&strategy, options, shape)?;
         let team = strategy.team.clone();
         let batch_size = options.batch_size / strategy.workers();

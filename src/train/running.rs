@@ -135,9 +135,13 @@ impl Running<'_> {
     pub(super) fn started(&self) -> Started {
         let OnDevice { trainer, evaluator, layout, .. } = &self.device;
         let names: Vec<_> = self.trainers().map(|trainer| &trainer.gpu().adapter.name[..]).collect();
+        let told = |trainer: &Trainer| self.options.device.told_on(&trainer.gpu().adapter);
+        let mut kernels: Vec<_> = self.trainers().map(told).collect();
+        kernels.dedup();
         let memory = RunMemory::of_replicas(self.trainers().map(Trainer::memory).collect(), trainer.step());
         Started {
             adapter: names.join(" + "),
+            kernels: kernels.join(" + "),
             parameters: trainer.step().table.elements(),
             bytes: memory.bytes() + evaluator.as_ref().map_or(0, Evaluator::bytes),
             dispatches: trainer.step().plan.dispatches(),

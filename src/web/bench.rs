@@ -8,7 +8,7 @@ use wasm_bindgen::prelude::*;
 use super::plan::without_text;
 use super::resolve::Resolved;
 use super::survey::derive;
-use super::{Rejection, to_js};
+use super::{Rejection, kernels, to_js};
 use crate::checkpoint::TensorFile;
 use crate::checkpoint::names::read_parameters;
 use crate::data::Features;
@@ -50,8 +50,9 @@ pub async fn benchmark(
     steps: usize,
     turns: Turns,
 ) -> Result<JsValue, JsValue> {
-    let strategy = derive(strategy.as_deref()).await.map_err(Rejection::from)?;
+    let mut strategy = derive(strategy.as_deref()).await.map_err(Rejection::from)?;
     let Resolved { options, instances, .. } = without_text(options)?;
+    kernels::measure(&mut strategy, options.device).await;
     let given: Given = serde_wasm_bindgen::from_value(workload)?;
     let file = TensorFile::parse(&given.weights, "weights").map_err(Rejection::from)?;
     let features = Features {

@@ -27,6 +27,7 @@ pub enum RunEvent {
     },
     Started {
         adapter: String,
+        kernels: String,
         parameters: usize,
         bytes: u64,
         dispatches: usize,
@@ -187,9 +188,10 @@ impl DataView {
 
 impl RunEvent {
     pub fn started(started: Started, step: u64, total_steps: u64) -> Self {
-        let Started { adapter, parameters, bytes, dispatches, .. } = started;
+        let Started { adapter, kernels, parameters, bytes, dispatches, .. } = started;
         Self::Started {
             adapter,
+            kernels,
             parameters,
             bytes,
             dispatches,

@@ -6,6 +6,7 @@ mod callback;
 mod data;
 mod event;
 mod guesses;
+mod kernels;
 mod model;
 mod options;
 mod panic;
@@ -23,6 +24,7 @@ use wasm_bindgen::JsValue;
 
 pub use bench::benchmark;
 pub use data::{PretrainingData, create_pretraining_data, train_vocabulary};
+pub use kernels::{KernelStore, set_kernel_store};
 pub use model::{Model, load_model, load_snapshot};
 pub use panic::on_panic;
 pub use plan::{measure_step, plan_run};

@@ -6,7 +6,7 @@ use wasm_bindgen::prelude::*;
 use super::options::from_js;
 use super::resolve::{Resolved, VocabularySource, resolve};
 use super::survey::derive;
-use super::{Rejection, to_js};
+use super::{Rejection, kernels, to_js};
 use crate::data::Vocabulary;
 use crate::train::{self, RunPlan, TrainError};
 
@@ -67,8 +67,9 @@ pub async fn plan_run(strategy: Option<String>, options: JsValue) -> Result<JsVa
 /// As [`plan_run`]; an `OptionError` for a batch that does not fit; a `DeviceError`.
 #[wasm_bindgen(js_name = measureStep)]
 pub async fn measure_step(strategy: Option<String>, options: JsValue) -> Result<JsValue, JsValue> {
-    let strategy = derive(strategy.as_deref()).await.map_err(Rejection::from)?;
+    let mut strategy = derive(strategy.as_deref()).await.map_err(Rejection::from)?;
     let Resolved { options, instances, .. } = without_text(options)?;
+    kernels::measure(&mut strategy, options.device).await;
     let (seq_length, predictions) = (instances.max_seq_length, instances.places());
     let measured = train::measure_step(Some(&strategy), &options, seq_length, predictions).await;
     let seconds_per_step = measured.map_err(Rejection::from)?.as_secs_f64();

@@ -14,7 +14,7 @@ use super::options::from_js;
 use super::prepare::prepare;
 use super::resolve::{Resolved, VocabularySource, resolve};
 use super::survey::derive;
-use super::{Rejection, to_js};
+use super::{Rejection, kernels, to_js};
 use crate::data::{Tokenizer, TrainingData};
 use crate::strategy::Strategy;
 use crate::train::{
@@ -127,7 +127,7 @@ pub enum Command {
 #[wasm_bindgen(js_name = runBertPretrain)]
 pub async fn run_bert_pretrain(strategy: Option<String>, conductor: Conductor) -> Result<Model, JsValue> {
     let strategy = strategy.as_deref();
-    let strategy = derive(strategy).await.map_err(Rejection::from)?;
+    let mut strategy = derive(strategy).await.map_err(Rejection::from)?;
     let setup: Setup = serde_wasm_bindgen::from_value(conductor.prepare().await?)?;
     let mut run = resolve(from_js(setup.options)?)?;
     if let Some(text) = setup.vocabulary {
@@ -135,6 +135,7 @@ pub async fn run_bert_pretrain(strategy: Option<String>, conductor: Conductor) -
     }
     let (tokenizer, data) = prepare(&mut run, &conductor).await?;
     conductor.begin(&tokenizer.vocabulary().to_text()).await?;
+    kernels::measure(&mut strategy, run.options.device).await;
 
     let callbacks =
         setup.has_callbacks.then_some(PageCallbacks { conductor: &conductor, tokenizer: &tokenizer });

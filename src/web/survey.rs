@@ -3,7 +3,7 @@
 use serde::Serialize;
 use wasm_bindgen::prelude::*;
 
-use super::{Rejection, to_js};
+use super::{Rejection, kernels, to_js};
 use crate::gpu::{AdapterReport, survey};
 use crate::strategy::{self, Strategy, StrategyError, StrategyRequest, shortcoming};
 
@@ -89,5 +89,7 @@ pub async fn get_distribution_strategy(request: String) -> Result<JsValue, JsVal
 /// The strategy of that name; without a name the error that none was given.
 pub(super) async fn derive(request: Option<&str>) -> Result<Strategy, StrategyError> {
     let request: StrategyRequest = request.ok_or(StrategyError::NotGiven)?.parse()?;
-    strategy::get_distribution_strategy(request, &survey().await, None)
+    let mut strategy = strategy::get_distribution_strategy(request, &survey().await, None)?;
+    kernels::recall(&mut strategy).await;
+    Ok(strategy)
 }

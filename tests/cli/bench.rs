@@ -17,6 +17,7 @@ fn a_step_is_measured_and_told() {
     let lines = json_lines(&finished.stdout);
     let [report] = &lines[..] else { panic!("{}", finished.stdout) };
     assert_eq!((report["kind"].as_str(), report["model_size"].as_str()), (Some("bench"), Some("tiny")));
+    assert_eq!(report["kernels_why"], "by class", "{report}");
     let number = |key: &str| report[key].as_f64().unwrap_or_else(|| panic!("{key} of {report}"));
     assert!(number("min_step_ms") > 0.0 && number("min_step_ms") <= number("step_ms"), "{report}");
     let tokens_per_second = 32.0 / (number("step_ms") / 1e3);
@@ -55,7 +56,14 @@ fn a_step_is_measured_and_told() {
 fn the_text_names_what_was_measured() {
     let finished = run(wgpu_bert(&SMALL).arg("--steps=1"));
     assert_eq!(finished.code, Some(0), "{}", finished.stderr);
-    for part in ["tiny, vocabulary 100", "tokens/s", "planned", "GFLOP/s", "times the least possible"] {
+    for part in [
+        "kernels (by class)",
+        "tiny, vocabulary 100",
+        "tokens/s",
+        "planned",
+        "GFLOP/s",
+        "times the least possible",
+    ] {
         assert!(finished.stdout.contains(part), "{} should contain {part}", finished.stdout);
     }
 }

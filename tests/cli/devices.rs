@@ -1,12 +1,16 @@
 //! `wgpu-bert devices`.
 
-use super::{json_lines, run, wgpu_bert, without_driver};
+use std::fs;
+
+use serde_json::json;
+
+use super::{Finished, json_lines, run, wgpu_bert, without_driver};
 
 #[test]
 fn every_adapter_is_listed_and_a_strategy_derived() {
     let finished = run(&mut wgpu_bert(&["devices"]));
     assert_eq!(finished.code, Some(0), "{}", finished.stderr);
-    for part in ["0: ", "through vulkan", "buffers up to", "Strategy: one_device on 0: "] {
+    for part in ["0: ", "through vulkan", "buffers up to", "Strategy: one_device on 0: ", "Kernels: "] {
         assert!(finished.stdout.contains(part), "{} should contain {part}", finished.stdout);
     }
 }
@@ -25,6 +29,50 @@ fn json_has_one_object_per_line() {
     assert_eq!((strategy["kind"].as_str(), strategy["adapter"].as_u64()), (Some("strategy"), Some(0)));
     if adapter["type"] == "software" {
         assert!(strategy["notice"].as_str().unwrap().contains("slow"), "{strategy}");
+    }
+}
+
+/// Runs the program where a cache of its own holds `known`.
+fn with_known(known: &str, args: &[&str]) -> Finished {
+    let place = tempfile::tempdir().unwrap();
+    let caches = place.path().join(if cfg!(target_os = "macos") { "Library/Caches" } else { "" });
+    let folder = caches.join("wgpu-bert");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("kernels.json"), known).unwrap();
+    let mut program = wgpu_bert(args);
+    run(["HOME", "XDG_CACHE_HOME", "LOCALAPPDATA"]
+        .iter()
+        .fold(&mut program, |program, name| program.env(name, place.path())))
+}
+
+#[test]
+fn kernels_that_were_measured_before_are_known() {
+    let adapter = &json_lines(&run(&mut wgpu_bert(&["devices", "--json"])).stdout)[0];
+    let known = |driver: &str| {
+        let measured = json!({
+            "adapter": adapter["name"],
+            "backend": adapter["backend"],
+            "driver": driver,
+            "version": env!("CARGO_PKG_VERSION"),
+            "kernels": "workgroup",
+        });
+        json!({"measured": [measured]}).to_string()
+    };
+    let driver = adapter["driver"].as_str().unwrap();
+    let damaged = &known(driver)[..60];
+    for (known, told) in [
+        (&known(driver)[..], "workgroup (measured fastest)"),
+        (&known("an older one"), " (by class)"),
+        (damaged, " (by class)"),
+    ] {
+        let finished = with_known(known, &["devices", "--json"]);
+        let kernels = json_lines(&finished.stdout).pop().unwrap()["kernels"].clone();
+        assert!(kernels[0].as_str().unwrap().ends_with(told), "{kernels}: {}", finished.stderr);
+    }
+    let plan = ["inspect", "--plan", "--json", "--vocab_size=100"];
+    for (flags, expected) in [(&[][..], "workgroup"), (&["--kernels=register"], "register")] {
+        let finished = with_known(&known(driver), &[&plan[..], flags].concat());
+        assert_eq!(json_lines(&finished.stdout)[0]["kernels"], expected, "{}", finished.stderr);
     }
 }
 

@@ -13,6 +13,7 @@ mod embedding;
 mod evaluate;
 mod golden;
 mod harness;
+mod kernels;
 mod layer_norm;
 mod loss_scale;
 mod matmul;

@@ -62,7 +62,7 @@ export interface Strategy {
 
 /** Options of {@link selfTest}. */
 export interface SelfTestOptions {
-  /** Which kernels to test: those that hold tiles in registers, those that hold larger ones there (SwiftShader only), or those that share them in a workgroup's memory. By default the ones that suit the adapter. */
+  /** Which kernels to test: those that hold tiles in registers, those that hold larger ones there (SwiftShader and GPUs), or those that share them in a workgroup's memory. By default the ones that suit the adapter. */
   readonly kernels?: "register" | "tile" | "workgroup";
   /** Golden numbers by file name, instead of those that come with the package. */
   readonly files?: Readonly<Record<string, Uint8Array>>;
@@ -195,7 +195,10 @@ export interface PretrainOptions extends ExampleOptions {
    * default `fp32`.
    */
   readonly dtype?: "fp32" | "fp16";
-  /** Which kernels compute: those that suit the adapter. */
+  /**
+   * Which kernels compute. By default those that suit the adapter; on a GPU the first run measures for a second which of
+   * them multiply matrices fastest, and the browser keeps the result.
+   */
   readonly kernels?: "register" | "tile" | "workgroup";
 
   /**
@@ -301,6 +304,11 @@ export type TrainingEvent =
       readonly kind: "started";
       /** The adapter's name. */
       readonly adapter: string;
+      /**
+       * The kernels of matrix products, and why these: `tile (measured fastest)`, or `(by class)` where the adapter's kind
+       * decides, or `(asked for)`.
+       */
+      readonly kernels: string;
       /** Numbers that are trained. */
       readonly parameters: number;
       /** Memory of the device that the run takes. */

@@ -4,6 +4,7 @@ import { Conductor } from "./conductor.js";
 import type { ReadingProgress } from "./data-types.js";
 import type { Evaluation } from "./evaluation-types.js";
 import { Kept } from "./kept.js";
+import { kernelStore } from "./kernel-store.js";
 import { OptionError } from "./option-error.js";
 import type { CallbackPoint, FillMaskQuestion, Given, Method, Methods, ModelHandle, Rejection, Request, Response } from "./protocol.js";
 import { RunFolder, checkName, damaged, nameOf } from "./run-folder.js";
@@ -194,6 +195,7 @@ const post = (response: Response, transfer: Transferable[] = []): void => self.p
 const ready = init().then(() => {
   wasm.onPanic((message: string) => post({ panic: message }));
   wasm.setHost(host);
+  wasm.setKernelStore(kernelStore);
 });
 
 /** Calls a method; the types of its parameters went through `postMessage` unseen. */

@@ -33,7 +33,7 @@ pub use flags::{PretrainFlags, positive, precision, probability};
 pub use init::list as list_tensors;
 
 use super::error::{CliError, DIVERGED};
-use super::{bundled, guesses, interrupt, output};
+use super::{bundled, guesses, interrupt, known_kernels, output};
 use best::Best;
 use curves::Curves;
 use prepare::{Prepared, prepare};
@@ -91,7 +91,11 @@ fn run_as(team: Option<&Team>, flags: PretrainFlags, matches: &ArgMatches) -> Re
         args.vocabulary = VocabularySource::Given(vocabulary, origin);
     }
     let Prepared { tokenizer, data, checksum, eval_checksum } = prepare(&mut args)?;
-    let record = record::record(&args, data.count(), checksum);
+    if let Some(found) = &found {
+        found.checkpoint.record.recall(&mut strategy);
+    }
+    let strategy = known_kernels::measure(strategy, args.options.device);
+    let record = record::record(&args, &strategy, data.count(), checksum);
     if let Some(found) = &found {
         let vocabulary = tokenizer.vocabulary().to_text();
         record::check_same(found, &strategy.names(), &record, &args.options.config, &vocabulary, confirmed)?;

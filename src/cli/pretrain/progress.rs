@@ -158,6 +158,7 @@ impl Reporter {
     pub fn add_start(&self, object: &mut Value) {
         if let Some(started) = &self.started {
             object["adapter"] = started.adapter.clone().into();
+            object["kernels"] = started.kernels.clone().into();
             object["parameters"] = started.parameters.into();
             object["gradient_accumulation_steps"] = started.gradient_accumulation_steps.into();
             object["uniform_loss"] = started.uniform_loss.into();
@@ -167,15 +168,15 @@ impl Reporter {
 }
 
 fn introduction(started: &Started) -> String {
-    let Started { adapter, parameters, bytes, uniform_loss, unigram_loss, .. } = started;
+    let Started { adapter, kernels, parameters, bytes, uniform_loss, unigram_loss, .. } = started;
     let parts = match started.gradient_accumulation_steps {
         1 => String::new(),
         parts => format!(", each batch in {parts} parts"),
     };
     format!(
-        "Training {parameters} parameters on {adapter}, with {} MiB of its memory{parts}.\nMasked-LM loss without looking at \
-         the text: {uniform_loss:.2} (ln V) with all words alike, {unigram_loss:.2} (unigram) by how frequent they \
-         are.\nBehind each loss stands the share of right guesses.",
+        "Training {parameters} parameters on {adapter}, with {} MiB of its memory{parts}.\nKernels: {kernels}.\n\
+         Masked-LM loss without looking at the text: {uniform_loss:.2} (ln V) with all words alike, \
+         {unigram_loss:.2} (unigram) by how frequent they are.\nBehind each loss stands the share of right guesses.",
         bytes.div_ceil(1 << 20)
     )
 }
@@ -289,6 +290,7 @@ mod tests {
     fn started() -> Started {
         Started {
             adapter: "llvmpipe".into(),
+            kernels: "subgroup (by class)".into(),
             parameters: 58_000,
             bytes: (3 << 20) + 1,
             dispatches: 60,
@@ -306,6 +308,7 @@ mod tests {
         let without = Progress { next_sentence_loss: None, next_sentence_accuracy: None, ..progress() };
         assert!(!losses(&without, &started()).contains("NSP"));
         assert!(introduction(&started()).contains("58000 parameters on llvmpipe, with 4 MiB"));
+        assert!(introduction(&started()).contains("\nKernels: subgroup (by class).\n"));
     }
 
     #[test]

@@ -3,9 +3,10 @@
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use wgpu_bert::data::{self, TrainingData};
-use wgpu_bert::gpu::Precision;
+use wgpu_bert::gpu::{AdapterReport, Precision};
 use wgpu_bert::model::config::BertConfig;
 use wgpu_bert::optimizer::{LossScale, OnNan, OptimizerKind};
+use wgpu_bert::strategy::Strategy;
 use wgpu_bert::train::{RunRecord, SeedCompat, TrainingCheckpoint};
 
 use super::super::error::CliError;
@@ -17,13 +18,16 @@ use super::resume::Found;
 const PART: usize = 1024;
 
 /// The record of a run on so many instances with this checksum. Its adapter is not known before the run starts.
-pub fn record(args: &PretrainArgs, instances: usize, checksum: String) -> RunRecord {
+pub fn record(args: &PretrainArgs, strategy: &Strategy, instances: usize, checksum: String) -> RunRecord {
+    let measured = |adapter: &AdapterReport| adapter.fastest.filter(|_| args.options.device.family.is_none());
+    let fastest: Vec<_> = strategy.replicas().map(measured).collect();
     RunRecord {
         total_steps: args.options.schedule.total_steps,
         options: options(args),
         steps_per_pass: (instances / args.options.batch_size) as u64,
         data: checksum,
         adapter: String::new(),
+        fastest: if fastest.iter().any(Option::is_some) { fastest } else { Vec::new() },
     }
 }
 

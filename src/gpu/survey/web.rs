@@ -32,7 +32,8 @@ async fn adapters() -> Result<Vec<AdapterReport>, (AbsenceCause, &'static str)> 
     let global = js_sys::global();
     let navigator = get(&global, "navigator");
     let gpu = get(&navigator, "gpu");
-    let browser = Browser::from_user_agent(&text(&navigator, "userAgent"));
+    let user_agent = text(&navigator, "userAgent");
+    let browser = Browser::from_user_agent(&user_agent);
     if gpu.is_falsy() {
         return Err(match get(&global, "isSecureContext").as_bool() {
             Some(false) => {
@@ -47,7 +48,8 @@ async fn adapters() -> Result<Vec<AdapterReport>, (AbsenceCause, &'static str)> 
         let Some(adapter) = request(index).await else { continue };
         let name = name(gpu.unchecked_ref(), index).await;
         if adapters.iter().all(|other| other.name != name) {
-            adapters.push(AdapterReport { name, ..AdapterReport::new(index, adapter) });
+            let driver = user_agent.clone();
+            adapters.push(AdapterReport { name, driver, ..AdapterReport::new(index, adapter) });
         }
     }
     if adapters.is_empty() { Err(none) } else { Ok(adapters) }

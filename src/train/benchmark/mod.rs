@@ -12,10 +12,10 @@ use self::best_matmul::best_matmul;
 use super::measure::random_features;
 use super::plan::{Wanted, check};
 use super::run::{batch_limits, initial_tensors, step_scalars};
-use super::{PretrainOptions, TrainError, Trainer};
+use super::{KnownKernels, PretrainOptions, TrainError, Trainer, measure_kernels};
 use crate::checkpoint::NamedTensor;
 use crate::data::{Batch, Features};
-use crate::gpu::KernelTime;
+use crate::gpu::{AdapterReport, KernelTime};
 use crate::model::cost::{least_moved_bytes, step_flops};
 use crate::model::{BatchShape, StepKind, Task};
 use crate::strategy::{Strategy, StrategyError};
@@ -49,8 +49,10 @@ pub struct BenchmarkReport {
     pub backend: String,
     /// The driver and its version.
     pub driver: String,
-    /// The kernels' family.
+    /// The family of the matrix products' kernels.
     pub kernels: String,
+    /// Why this one: see [`DeviceOptions::why_on`](crate::gpu::DeviceOptions::why_on).
+    pub kernels_why: &'static str,
     /// Trainable parameters.
     pub parameters: u64,
     /// Steps that count.
@@ -130,7 +132,7 @@ pub async fn benchmark(
     steps: usize,
     mut before_step: impl AsyncFnMut(),
 ) -> Result<BenchmarkReport, TrainError> {
-    let strategy = strategy.ok_or(StrategyError::NotGiven)?;
+    let mut strategy = strategy.ok_or(StrategyError::NotGiven)?.first_alone();
     let Workload { weights, features } = workload;
     let (seq_length, predictions) = (features.seq_length, features.predictions);
     let shape = BatchShape { batch_size: options.batch_size, seq_length, predictions };
@@ -138,6 +140,8 @@ pub async fn benchmark(
     if steps == 0 {
         return Err(TrainError::Option { option: "steps", value: 0, expected: "at least 1" });
     }
+    let known = &mut KnownKernels::default();
+    measure_kernels(&mut strategy, options.device, known, AdapterReport::candidates).await;
     let wanted = Wanted::training(&strategy.adapter, options, Task::Train(options.optimizer));
     // Each step's record is read before the next.
     let step = Wanted { kind: StepKind { records: 1, ..wanted.kind }, ..wanted }
@@ -181,6 +185,7 @@ pub async fn benchmark(
         backend: gpu.adapter.backend.clone(),
         driver: gpu.adapter.driver.clone(),
         kernels: gpu.kernels.products.name().into(),
+        kernels_why: device.why_on(&gpu.adapter),
         parameters: trainer.step().table.elements() as u64,
         steps,
         step_ms: median.as_secs_f64() * 1e3,
