@@ -7,6 +7,7 @@
 // Nothing is stored: whether i is kept follows from a hash of (i / 4, site, key), where a site is one of the model's
 // dropouts.
 // Of a batch that is done in parts, i counts through all of them: the parts before this one have as many elements each.
+// Sequences may have been longer: i counts through what was there, too.
 // Hash: pcg4d of Jarzynski and Olano, "Hash Functions for GPU Rendering", 2020; its four words decide over the four
 // neighbours of an invocation. Softmax and layer norm have their dropout in kernels of their own.
 
@@ -18,6 +19,9 @@ struct Params {
   key_low: u32,
   key_high: u32,
   part: u32,
+  all: u32,     // elements of a part, with those that are not here
+  run: u32,     // groups of four of a sequence
+  skipped: u32, // those after it that are not here; if there are any, sequences consist of whole groups
 }
 
 @group(0) @binding(0) var<uniform> p: Params;
@@ -43,10 +47,11 @@ fn pcg4d(key: vec4u) -> vec4u {
 fn dropout(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
            @builtin(local_invocation_index) lane: u32) {
   // An invocation has four neighbours of the whole, of which the first and the last may lie in other parts.
-  let rest = words[p.part] * (p.len % 4u);
-  let before = words[p.part] * (p.len / 4u) + rest / 4u;
+  let rest = words[p.part] * (p.all % 4u);
+  let before = words[p.part] * (p.all / 4u) + rest / 4u;
   let quad = (group.y * groups.x + group.x) * 64u + lane;
-  let hash = pcg4d(vec4u(before + quad, p.site, words[p.key_low], words[p.key_high]));
+  let number = before + quad + quad / p.run * p.skipped;
+  let hash = pcg4d(vec4u(number, p.site, words[p.key_low], words[p.key_high]));
   for (var j = 0u; j < 4u; j += 1u) {
     // In the part before, this wraps around and is past the end, too.
     let i = quad * 4u + j - rest % 4u;

@@ -26,6 +26,10 @@
 struct Params {
   rows: u32, width: u32, block_rows: u32, epsilon: f32,
   site: u32, threshold: u32, scale: f32, key_low: u32, key_high: u32, part: u32,
+  // With the rows and columns that are not here, since sequences have been shortened: rows of a part, and groups of a row.
+  all_rows: u32, groups: u32,
+  // Tokens of a sequence, and how many it has lost.
+  tokens: u32, skipped: u32,
 }
 
 @group(0) @binding(0) var<uniform> p: Params;
@@ -85,8 +89,8 @@ fn pcg4d(key: vec4u) -> vec4u {
 
 // What is hashed for the first four columns of a row.
 fn row_key(row: u32) -> vec4u {
-  let number = (words[p.part] * p.rows + row) * ((p.width + 3u) / 4u);
-  return vec4u(number, p.site, words[p.key_low], words[p.key_high]);
+  let number = words[p.part] * p.all_rows + row + row / p.tokens * p.skipped;
+  return vec4u(number * p.groups, p.site, words[p.key_low], words[p.key_high]);
 }
 
 fn dropout(key: vec4u, col: u32, values: vec4f) -> vec4f {

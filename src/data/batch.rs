@@ -109,6 +109,59 @@ impl Batch {
             prediction_slots,
         })
     }
+
+    /// Tokens and predictions of its longest sequence: up to its last live row, and its last prediction that counts.
+    pub fn used(&self) -> (usize, usize) {
+        let last_row = self.position_segments.unique_ids.last().map_or(0, |position| *position as usize);
+        let counting = self.mlm_weights.iter().enumerate().filter(|(_, weight)| **weight > 0.0);
+        let last_slot = counting.map(|(slot, _)| slot % self.predictions + 1).max();
+        (last_row + 1, last_slot.unwrap_or(0))
+    }
+
+    /// The same batch with less padding: the first `seq_length` tokens and `predictions` of each sequence. A prediction
+    /// that does not count reads the first token where its own is gone.
+    ///
+    /// # Panics
+    /// When more are [used](Self::used), or there are fewer: a mistake in the caller.
+    pub fn trimmed(&self, seq_length: usize, predictions: usize) -> Self {
+        let used = self.used();
+        assert!(used.0 <= seq_length && used.1 <= predictions, "{used:?} are used");
+        assert!(seq_length <= self.seq_length && predictions <= self.predictions, "there are not so many");
+        let tokens = |x: &[u32]| first_of_each(x, self.seq_length, seq_length);
+        let slots = |x: &[u32]| first_of_each(x, self.predictions, predictions);
+        let renumbered =
+            |number: u32, of: usize, here: usize| (number as usize / of * here + number as usize % of) as u32;
+        let row = |row: u32| renumbered(row, self.seq_length, seq_length);
+        let read = |x: u32| match x as usize % self.seq_length < seq_length {
+            true => row(x),
+            false => row(x - x % self.seq_length as u32),
+        };
+        let mut prediction_offsets = tokens(&self.prediction_offsets[..self.batch_size * self.seq_length]);
+        prediction_offsets.push(self.prediction_slots.len() as u32);
+        let slot = |slot: &u32| renumbered(*slot, self.predictions, predictions);
+        Self {
+            batch_size: self.batch_size,
+            seq_length,
+            predictions,
+            input_ids: tokens(&self.input_ids),
+            token_type_ids: tokens(&self.token_type_ids),
+            attention_mask: tokens(&self.attention_mask),
+            mlm_rows: slots(&self.mlm_rows).into_iter().map(read).collect(),
+            mlm_ids: slots(&self.mlm_ids),
+            mlm_weights: first_of_each(&self.mlm_weights, self.predictions, predictions),
+            nsp_labels: self.nsp_labels.clone(),
+            word_segments: self.word_segments.renumbered(row),
+            position_segments: self.position_segments.renumbered(row),
+            type_segments: self.type_segments.renumbered(row),
+            prediction_offsets,
+            prediction_slots: self.prediction_slots.iter().map(slot).collect(),
+        }
+    }
+}
+
+/// The first `count` of every `width`.
+fn first_of_each<T: Copy>(x: &[T], width: usize, count: usize) -> Vec<T> {
+    x.chunks(width.max(1)).flat_map(|row| &row[..count]).copied().collect()
 }
 
 /// # Errors

@@ -37,6 +37,11 @@ impl Segments {
         segments
     }
 
+    /// The same of rows with other numbers in the same order.
+    pub(super) fn renumbered(&self, number: impl Fn(u32) -> u32) -> Self {
+        Self { rows: self.rows.iter().map(|row| number(*row)).collect(), ..self.clone() }
+    }
+
     /// Number of segments.
     pub fn segment_count(&self) -> usize {
         self.segment_offsets.len() - 1

@@ -1,7 +1,7 @@
 //! Where every tensor lies: persistent ones in buffers of their own, transient ones share by lifetime.
 
 use super::GpuError;
-use super::plan::{ALIGNMENT_WORDS, Command, Kind, Plan, Tensor};
+use super::plan::{Command, Kind, Plan, Tensor};
 
 /// A tensor in a buffer of the plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl MemoryPlan {
                 }
             }
         }
-        let params = (plan.dispatches().max(1) * ALIGNMENT_WORDS) as u64 * 4;
+        let params = plan.params_bytes();
         let mut memory = Self { buffers: Vec::new(), params, place: vec![None; plan.storages.len()] };
         for (i, storage) in plan.storages.iter().enumerate().filter(|(_, s)| s.kind == Kind::Persistent) {
             memory.place[i] = Some(memory.buffers.len());
@@ -93,6 +93,35 @@ impl MemoryPlan {
             buffers: self.buffers.len() + 1,
             largest: self.buffers.iter().map(|buffer| buffer.bytes).max().unwrap_or(0),
         }
+    }
+
+    /// For each buffer the one of `others` in which its tensors can lie: persistent ones in those of the same name, in
+    /// their order. None where there is no room.
+    pub(super) fn within(&self, others: &Self) -> Option<Vec<usize>> {
+        let buffers = |memory: &Self, shared| {
+            let of_kind =
+                memory.buffers.iter().enumerate().filter(move |(_, buffer)| buffer.shared == shared);
+            of_kind.map(|(index, _)| index).collect::<Vec<_>>()
+        };
+        let largest_first = |memory: &Self| {
+            let mut shared = buffers(memory, true);
+            shared.sort_by_key(|index| std::cmp::Reverse(memory.buffers[*index].bytes));
+            shared
+        };
+        let [own, theirs] = [self, others].map(|memory| [buffers(memory, false), largest_first(memory)]);
+        if own[0].len() != theirs[0].len() || own[1].len() > theirs[1].len() {
+            return None;
+        }
+        let mut places = vec![0; self.buffers.len()];
+        for (own, theirs) in own.into_iter().flatten().zip(theirs.into_iter().flatten()) {
+            let (buffer, there) = (&self.buffers[own], &others.buffers[theirs]);
+            let same = buffer.shared || buffer.tensors[0].name == there.tensors[0].name;
+            if !same || buffer.bytes > there.bytes {
+                return None;
+            }
+            places[own] = theirs;
+        }
+        Some(places)
     }
 
     /// Bytes of all buffers together.
@@ -179,6 +208,29 @@ mod tests {
         let error = plan.memory(1 << 20, 256).unwrap_err();
         assert!(error.to_string().contains("logits needs 400 bytes"), "{error}");
     }
+
+    #[test]
+    fn a_smaller_plan_lies_in_the_buffers_of_a_larger_one() {
+        let plan = |weights: &str, sizes: [usize; 3]| {
+            let mut plan = Plan::new(KernelFamily::Register);
+            let persistent = plan.persistent(weights, 64);
+            let [a, b, c] = sizes.map(|size| plan.transient("x", size));
+            touch(&mut plan, &[persistent, a, b]);
+            touch(&mut plan, &[b, c]);
+            plan
+        };
+        let memory = |plan: &Plan| plan.memory(1 << 20, 1 << 20).unwrap();
+        let whole = plan("weights", [100, 10, 50]);
+        let within = |plan: &Plan| memory(plan).within(&memory(&whole));
+        assert_eq!(within(&plan("weights", [9, 90, 8])), Some(vec![0, 2, 1]), "the largest into the largest");
+        assert_eq!(within(&plan("weights", [99, 11, 1])), None, "one is too large");
+        assert_eq!(within(&plan("moments", [9, 9, 9])), None, "another tensor");
+        assert!(plan("weights", [9, 90, 8]).fits_into(&whole));
+        let mut other = plan("weights", [9, 9, 9]);
+        other.constant("table", vec![1]);
+        assert!(!other.fits_into(&whole));
+    }
+
     #[test]
     fn an_adapter_without_room_is_told_with_the_plans_numbers() {
         let mut plan = Plan::new(KernelFamily::Register);

@@ -238,6 +238,11 @@ impl Plan {
         self.commands.iter().filter(|c| matches!(c, Command::Dispatch(_))).count()
     }
 
+    /// Bytes of the buffer of all dispatches' parameters.
+    pub fn params_bytes(&self) -> u64 {
+        (self.dispatches().max(1) * ALIGNMENT_WORDS) as u64 * 4
+    }
+
     /// The kernels of the dispatches, each once, in the order of first use.
     pub fn kernels(&self) -> Vec<&Kernel> {
         let mut seen = HashSet::new();
@@ -255,6 +260,15 @@ impl Plan {
             Command::Clear(tensor) => tensor.bytes(),
         };
         self.commands.iter().map(bound).sum()
+    }
+
+    /// Can a program of this plan lie in the buffers of one of another plan, with the same persistent tensors?
+    pub fn fits_into(&self, whole: &Self) -> bool {
+        let contents =
+            |plan: &Self| plan.storages.iter().filter_map(|s| s.content.clone()).collect::<Vec<_>>();
+        let [own, theirs] = [self, whole].map(|plan| plan.memory(u64::MAX, u64::MAX));
+        let (Ok(own), Ok(theirs)) = (own, theirs) else { return false };
+        own.within(&theirs).is_some() && contents(self) == contents(whole)
     }
 
     /// Lay the tensors into buffers.

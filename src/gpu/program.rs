@@ -53,7 +53,7 @@ impl Plan {
             gpu.buffer(&names.join(","), planned.bytes, usage)
         };
         let buffers: Vec<_> = memory.buffers.iter().map(buffer).collect();
-        let places = self.places(&memory, &buffers);
+        let places = self.places(&memory, |index| &buffers[index]);
         let params = self.write_params(gpu, memory.params);
         if out_of_memory.pop().await.is_some() {
             return Err(memory.out_of_memory(&adapter.name));
@@ -62,6 +62,23 @@ impl Plan {
         let steps = self.steps(gpu, &places, &params);
         gpu.check()?;
         Ok(Program { buffers, _params: params, constants, places, steps, memory })
+    }
+
+    /// The plan in the buffers of another one's program, which must live as long. It allocates its parameters only.
+    ///
+    /// # Errors
+    /// As [`Plan::compile`].
+    ///
+    /// # Panics
+    /// When it does not [fit](Plan::fits_into) there: a mistake in the caller.
+    pub fn compile_within(&self, gpu: &Gpu, whole: &Program) -> Result<Program, GpuError> {
+        let memory = self.memory(gpu.adapter.max_buffer_size, gpu.adapter.max_binding_size)?;
+        let within = memory.within(&whole.memory).expect("a plan that fits into the other");
+        let places = self.places(&memory, |index| &whole.buffers[within[index]]);
+        let params = self.write_params(gpu, memory.params);
+        let steps = self.steps(gpu, &places, &params);
+        gpu.check()?;
+        Ok(Program { buffers: vec![], _params: params, constants: vec![], places, steps, memory })
     }
 
     fn write_constants(&self, gpu: &Gpu, memory: &MemoryPlan, buffers: &[OwnedBuffer]) -> Vec<usize> {
@@ -73,14 +90,17 @@ impl Plan {
         self.storages.iter().zip(&memory.place).filter_map(write).collect()
     }
 
-    fn places(&self, memory: &MemoryPlan, buffers: &[OwnedBuffer]) -> Vec<wgpu::Buffer> {
-        let place =
-            |(index, storage): (usize, &super::plan::Storage)| match (&storage.kind, memory.place[index]) {
-                (Kind::Imported(buffer), _) => buffer.clone(),
-                // A transient tensor no command names has no buffer; any will do, since nothing can reach it.
-                (_, place) => buffers[place.unwrap_or(0)].0.clone(),
-            };
-        self.storages.iter().enumerate().map(place).collect()
+    /// Where every storage lies. A transient tensor no command names has no buffer; any will do, since nothing can reach it.
+    fn places<'a>(
+        &self,
+        memory: &MemoryPlan,
+        buffer: impl Fn(usize) -> &'a OwnedBuffer,
+    ) -> Vec<wgpu::Buffer> {
+        let place = |(storage, place): (&super::plan::Storage, &Option<usize>)| match (&storage.kind, place) {
+            (Kind::Imported(buffer), _) => buffer.clone(),
+            (_, place) => buffer(place.unwrap_or(0)).0.clone(),
+        };
+        self.storages.iter().zip(&memory.place).map(place).collect()
     }
 
     /// All dispatches' parameters in one uniform buffer, 256 bytes apart.

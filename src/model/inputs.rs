@@ -25,6 +25,29 @@ impl BatchShape {
     pub fn slots(&self) -> usize {
         self.batch_size * self.predictions
     }
+
+    /// Shapes for batches of which no sequence has more tokens than a quarter, a half or three quarters of S, shortest
+    /// first, with as many predictions a token. Lengths are multiples of 32, as whole tiles of matrix products are.
+    pub(super) fn shorter(&self) -> Vec<Self> {
+        let Self { seq_length, predictions, .. } = *self;
+        let mut lengths: Vec<_> =
+            (1..4).map(|quarters| (seq_length * quarters).div_ceil(4).next_multiple_of(32)).collect();
+        lengths.dedup();
+        // Dropout decides over four neighbours at once, which must be the same four.
+        lengths.retain(|length| *length < seq_length && seq_length.is_multiple_of(4));
+        let shape = |length| Self {
+            seq_length: length,
+            predictions: (predictions * length).div_ceil(seq_length),
+            ..*self
+        };
+        lengths.into_iter().map(shape).collect()
+    }
+
+    /// The same with all M predictions.
+    pub(super) fn shorter_with_all_predictions(&self) -> Vec<Self> {
+        let shorter = self.shorter().into_iter();
+        shorter.map(|shorter| Self { predictions: self.predictions, ..shorter }).collect()
+    }
 }
 
 /// The host cuts longer groups of rows into several segments, so that no workgroup sums more rows in one go.

@@ -17,9 +17,9 @@ use super::config::{Activation, BertConfig};
 use super::inputs::{BatchShape, Inputs, StepWord};
 use super::parameters::{Arena, ParameterTable, WeightAndBias};
 use super::parts::{PartSums, Stages};
-use crate::gpu::{BufferRange, Kernels, Plan, Precision, Tensor};
+use crate::gpu::{BufferRange, Kernel, Kernels, Plan, Precision, Tensor};
 use crate::ops::{
-    Dropout, DropoutMask, Function, Linear, Metrics, NORM_WORDS, Operand, RECORD_WORDS, activation,
+    Dropout, DropoutMask, Function, Linear, Metrics, NORM_WORDS, Operand, RECORD_WORDS, Tokens, activation,
     activation_backward, dropout, metrics,
 };
 use crate::optimizer::{
@@ -122,12 +122,18 @@ pub struct StepPlan {
     pub mlm_logits: Tensor,
     /// `[B, 2]`, with a next-sentence head. Valid likewise.
     pub nsp_logits: Option<Tensor>,
+    /// B, S and M.
+    pub shape: BatchShape,
+    /// The same step, in the same buffers, for batches whose sequences are all shorter, shortest first; of a training step.
+    pub shorter: Vec<StepPlan>,
 }
 
 /// What the parts of the model share while they are put into a plan.
 pub(super) struct Builder<'a> {
     pub config: &'a BertConfig,
     pub shape: BatchShape,
+    /// S of the batch that dropout masks are of.
+    pub whole_length: usize,
     pub table: &'a ParameterTable,
     pub inputs: &'a Inputs,
     pub weights: &'a Arena,
@@ -149,7 +155,19 @@ impl StepPlan {
         kernels: impl Into<Kernels>,
         max_slab_bytes: u64,
     ) -> Self {
-        Self::build(config, shape, kind, kernels, max_slab_bytes, None)
+        let kernels = kernels.into();
+        let build = |shape: BatchShape, whole_length| {
+            Self::build(config, shape, whole_length, kind, kernels, max_slab_bytes, None)
+        };
+        let step = build(shape, shape.seq_length);
+        let shorter = match kind.task {
+            Task::Train(_) => shape.shorter(),
+            // Losses and hits are added up by prediction, so every part has as many.
+            Task::TrainInParts { .. } => shape.shorter_with_all_predictions(),
+            Task::Predict | Task::Evaluate | Task::Gradients => vec![],
+        };
+        let shorter = shorter.into_iter().map(|shorter| build(shorter, shape.seq_length));
+        Self { shorter: shorter.filter(|shorter| shorter.plan.fits_into(&step.plan)).collect(), ..step }
     }
 
     /// Plan a step over the weights of another program, made for the same model, heads and slab size.
@@ -164,7 +182,7 @@ impl StepPlan {
         max_slab_bytes: u64,
         weights: &[BufferRange],
     ) -> Self {
-        Self::build(config, shape, kind, kernels, max_slab_bytes, Some(weights))
+        Self::build(config, shape, shape.seq_length, kind, kernels, max_slab_bytes, Some(weights))
     }
 
     /// `[B·M, V]` of what was read of the masked-LM logits.
@@ -177,6 +195,7 @@ impl StepPlan {
     fn build(
         config: &BertConfig,
         shape: BatchShape,
+        whole_length: usize,
         kind: StepKind,
         kernels: impl Into<Kernels>,
         max_slab_bytes: u64,
@@ -204,6 +223,7 @@ impl StepPlan {
         let builder = Builder {
             config,
             shape,
+            whole_length,
             table: &table,
             inputs: &inputs,
             weights: &weights,
@@ -300,7 +320,20 @@ impl StepPlan {
             layer_dispatches,
             parts,
             ring,
+            shape,
+            shorter: vec![],
         }
+    }
+
+    /// The kernels of the step and of the shorter ones, each once.
+    pub fn kernels(&self) -> Vec<&Kernel> {
+        let mut kernels = self.plan.kernels();
+        for kernel in self.shorter.iter().flat_map(|shorter| shorter.plan.kernels()) {
+            if !kernels.contains(&kernel) {
+                kernels.push(kernel);
+            }
+        }
+        kernels
     }
 }
 
@@ -384,14 +417,15 @@ impl Builder<'_> {
         let key = [StepWord::DropoutKeyLow, StepWord::DropoutKeyHigh].map(|word| self.inputs.scalar(word));
         let part = self.inputs.scalar(StepWord::Part);
         let drops = self.training && rate > 0.0;
-        drops.then_some(DropoutMask { rate: rate as f32, site, key, part })
+        let tokens = Tokens { here: self.shape.seq_length, whole: self.whole_length };
+        drops.then_some(DropoutMask { rate: rate as f32, site, key, part, tokens })
     }
 
     /// Dropout, or its backward; the tensor itself where nothing is dropped.
     pub fn dropout(&self, plan: &mut Plan, x: Tensor, mask: Option<DropoutMask>) -> Tensor {
         let Some(mask) = mask else { return x };
         let y = self.transient(plan, "dropped", x.len());
-        dropout(plan, Dropout { x, y, mask });
+        dropout(plan, Dropout { x, y, width: x.len() / self.shape.tokens(), mask });
         y
     }
 

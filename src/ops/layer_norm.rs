@@ -62,7 +62,7 @@ pub fn layer_norm(plan: &mut Plan, args: LayerNorm) {
         entry = "add_forward";
         if let Some(mask) = dropout {
             bindings.push((8, mask.words()));
-            params.extend(mask.params());
+            params.extend(mask.row_params(rows, width));
             entry = "dropout_add_forward";
         }
     }
@@ -127,7 +127,7 @@ pub fn layer_norm_backward(plan: &mut Plan, args: LayerNormGradient) {
     if let Some((dx, mask)) = dx {
         require("dx", dx, rows * width);
         bindings.extend([(6, dx), (8, mask.words())]);
-        row_params.extend(mask.params());
+        row_params.extend(mask.row_params(rows, width));
         entry = "backward_dropout";
     }
     plan.dispatch(Dispatch {

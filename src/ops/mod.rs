@@ -28,7 +28,7 @@ pub use activation::{Function, activation, activation_backward};
 pub use adamw::{AdamConstants, AdamInputs, Slab, adamw};
 pub use cast::cast;
 pub use cross_entropy::{CrossEntropy, cross_entropy};
-pub use dropout::{Dropout, DropoutMask, dropout};
+pub use dropout::{Dropout, DropoutMask, Tokens, dropout};
 pub use embedding::{Embedding, RowsById, TableGradient, embedding, table_gradient};
 pub use global_norm::global_norm;
 pub use guard::{Culprit, Guarded, NORM_WORDS, guard};

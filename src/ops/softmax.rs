@@ -39,7 +39,7 @@ pub fn softmax(plan: &mut Plan, args: Softmax) {
     if let Some((dropped, mask)) = dropped {
         require("dropped", dropped, rows * keys);
         bindings.extend([(3, dropped), (4, mask.words())]);
-        params.extend(mask.params());
+        params.extend(mask.row_params(rows, mask.tokens.in_whole(keys)));
         entry = "forward_dropout";
     }
     plan.dispatch(Dispatch {
@@ -83,7 +83,7 @@ pub fn softmax_backward(plan: &mut Plan, args: SoftmaxGradient) {
     let mut entry = "backward";
     if let Some(mask) = dropout {
         bindings.push((4, mask.words()));
-        params.extend(mask.params());
+        params.extend(mask.row_params(rows, mask.tokens.in_whole(keys)));
         entry = "backward_dropout";
     }
     plan.dispatch(Dispatch {

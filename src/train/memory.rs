@@ -46,7 +46,9 @@ impl RunMemory {
 
         let purposes = ["weights", "gradients", "moments", "activations", "inputs and tables"];
         let mut uses: Vec<_> = purposes.into_iter().map(planned).collect();
-        let params = vec![buffer("parameters", memory.params)];
+        let of_shorter = step.shorter.iter().map(|shorter| shorter.plan.params_bytes());
+        let params = std::iter::once(memory.params).chain(of_shorter);
+        let params = params.map(|bytes| buffer("parameters", bytes)).collect();
         uses.push(MemoryUse { purpose: "parameters", buffers: params });
         uses.push(MemoryUse { purpose: "transfers", buffers: transfers });
         uses.retain(|part| !part.buffers.is_empty());

@@ -113,7 +113,7 @@ impl Setup<'_> {
         let options = self.options;
         let mut trainers = Vec::with_capacity(plans.len());
         for (gpu, plan) in gpus.iter().zip(plans) {
-            let kernels = plan.plan.kernels();
+            let kernels = plan.kernels();
             let total = kernels.len();
             gpu.compile(&kernels, |done| compiling(Compiling { done, total })).await?;
             check_device(gpu, &bundled()).await?;

@@ -43,6 +43,10 @@ pub struct Trainer {
     gpu: Arc<Gpu>,
     step: StepPlan,
     program: Program,
+    /// Programs of the step's shorter plans.
+    shorter: Vec<Program>,
+    /// Which of them is for the batch that was uploaded last; none where the whole is.
+    length: Option<usize>,
     upload: UploadRing,
     readback: Readback,
 }
@@ -81,9 +85,11 @@ impl Trainer {
     /// Allocate and compile a step that was planned for the device's adapter and kernels.
     pub(super) async fn compile(gpu: Arc<Gpu>, step: StepPlan) -> Result<Self, GpuError> {
         let program = step.plan.compile(&gpu).await?;
+        let shorter = step.shorter.iter().map(|shorter| shorter.plan.compile_within(&gpu, &program));
+        let shorter = shorter.collect::<Result<_, _>>()?;
         let upload = UploadRing::new(&gpu, program.range(step.inputs.all), UPLOADS);
         let readback = Readback::new(&gpu, program.range(step.ring));
-        Ok(Self { gpu, step, program, upload, readback })
+        Ok(Self { gpu, step, program, shorter, length: None, upload, readback })
     }
 
     /// The device.
@@ -101,7 +107,7 @@ impl Trainer {
         RunMemory::new(&self.step, self.program.memory())
     }
 
-    /// The plan's buffers.
+    /// The plan's buffers, which are those of the shorter plans, too.
     pub fn program(&self) -> &Program {
         &self.program
     }
@@ -175,16 +181,13 @@ impl Trainer {
         read_metrics: bool,
     ) -> Result<(), GpuError> {
         let first = Share::first_of(parts);
-        let end = self.program.commands();
-        let update = self.step.parts.as_ref().map(PartSums::update);
-        assert!(update.is_some() || parts.len() == 1, "a plan for a whole batch");
+        assert!(self.step.parts.is_some() || parts.len() == 1, "a plan for a whole batch");
         for (part, batch) in parts.iter().enumerate() {
-            let words = pack(&self.step.inputs, batch, &Share { part, adds: part > 0, ..first }, scalars);
             let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
-            self.upload.upload(&self.gpu, &mut encoder, &words).await?;
+            self.upload(&mut encoder, batch, &Share { part, adds: part > 0, ..first }, scalars).await?;
             let is_last = part + 1 == parts.len();
-            let end = update.filter(|_| !is_last).unwrap_or(end);
-            self.program.encode_range(&mut encoder, 0..end);
+            let end = if is_last { self.program.commands() } else { self.update_at() };
+            self.encode(&mut encoder, 0..end);
             if read_metrics && is_last {
                 self.readback.copy(&mut encoder);
             }
@@ -204,12 +207,53 @@ impl Trainer {
         share: &Share,
         scalars: &StepScalars,
     ) -> Result<(), GpuError> {
-        let words = pack(&self.step.inputs, batch, share, scalars);
         let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
-        self.upload.upload(&self.gpu, &mut encoder, &words).await?;
+        self.upload(&mut encoder, batch, share, scalars).await?;
         let submission = self.gpu.queue.submit([encoder.finish()]);
         self.upload.submitted(submission);
         Ok(())
+    }
+
+    /// Which of the shorter steps does for a batch, if any.
+    fn length_of(&self, batch: &Batch) -> Option<usize> {
+        let (tokens, predictions) = batch.used();
+        let fits = |shape: &BatchShape| tokens <= shape.seq_length && predictions <= shape.predictions;
+        self.step.shorter.iter().position(|shorter| fits(&shorter.shape))
+    }
+
+    /// What a step on a batch computes: less padding than the batch has, where its sequences are short.
+    pub fn shape_of(&self, batch: &Batch) -> BatchShape {
+        self.length_of(batch).map_or(self.step.shape, |length| self.step.shorter[length].shape)
+    }
+
+    async fn upload(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        batch: &Batch,
+        share: &Share,
+        scalars: &StepScalars,
+    ) -> Result<(), GpuError> {
+        self.length = self.length_of(batch);
+        let words = match self.length.map(|length| &self.step.shorter[length]) {
+            None => pack(&self.step.inputs, batch, share, scalars),
+            Some(StepPlan { inputs, shape, .. }) => {
+                pack(inputs, &batch.trimmed(shape.seq_length, shape.predictions), share, scalars)
+            }
+        };
+        self.upload.upload(&self.gpu, encoder, &words).await
+    }
+
+    /// Encodes some of the plan's commands, or those of the shorter plan that come to the same: it may have more or fewer
+    /// of them between two ends of stages.
+    fn encode(&self, encoder: &mut wgpu::CommandEncoder, commands: Range<usize>) {
+        let Some(length) = self.length else { return self.program.encode_range(encoder, commands) };
+        let ends = |step: &StepPlan| {
+            let stages = step.parts.iter().flat_map(|sums| &sums.stages).map(|stage| stage.end);
+            std::iter::once(0).chain(stages).chain([step.plan.position()]).collect::<Vec<_>>()
+        };
+        let (whole, shorter) = (ends(&self.step), ends(&self.step.shorter[length]));
+        let there = |end| shorter[whole.iter().position(|at| *at == end).expect("the end of a stage")];
+        self.shorter[length].encode_range(encoder, there(commands.start)..there(commands.end));
     }
 
     /// Submit some of the plan's commands, and what is to follow them.
@@ -219,7 +263,7 @@ impl Trainer {
         then: impl FnOnce(&mut wgpu::CommandEncoder),
     ) -> wgpu::SubmissionIndex {
         let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
-        self.program.encode_range(&mut encoder, commands);
+        self.encode(&mut encoder, commands);
         then(&mut encoder);
         self.gpu.queue.submit([encoder.finish()])
     }
@@ -232,7 +276,7 @@ impl Trainer {
     /// Submit the update of a batch in parts, with the ring copied after it if it is to be read.
     pub(super) fn submit_update(&mut self, read_metrics: bool) {
         let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
-        self.program.encode_range(&mut encoder, self.update_at()..self.program.commands());
+        self.encode(&mut encoder, self.update_at()..self.program.commands());
         if read_metrics {
             self.readback.copy(&mut encoder);
         }

@@ -59,6 +59,50 @@ fn expect_segments(segments: &Segments, live: &[usize], id: impl Fn(usize) -> u3
 }
 
 #[test]
+fn a_trimmed_batch_is_that_of_shorter_records() {
+    let mut rng = PythonRandom::new(8);
+    for (count, s, m, shorter) in [(3, 40, 6, (32, 4)), (5, 129, 20, (33, 7)), (2, 8, 0, (4, 0))] {
+        let (tokens, slots) = shorter;
+        let mut features = random_features(&mut rng, count, s, m);
+        for record in 0..count {
+            features.input_mask[record * s] = 1;
+            features.input_mask[record * s + tokens..(record + 1) * s].fill(0);
+            // Those that do not count may be anywhere.
+            features.masked_lm_weights[record * m + slots..(record + 1) * m].fill(0.0);
+            for slot in record * m..record * m + slots {
+                let position = &mut features.masked_lm_positions[slot];
+                if features.masked_lm_weights[slot] > 0.0 {
+                    *position %= tokens as u32;
+                }
+            }
+        }
+        let records: Vec<usize> = (0..count).rev().collect();
+        let batch = Batch::new(&features, &records, &LIMITS).unwrap();
+        let used = batch.used();
+        assert!(used.0 <= tokens && used.1 <= slots, "{used:?}");
+
+        fn cut<T: Copy>(x: &mut Vec<T>, from: usize, to: usize) {
+            *x = x.chunks(from.max(1)).flat_map(|row| &row[..to]).copied().collect();
+        }
+        let mut short = Features { seq_length: tokens, predictions: slots, ..features.clone() };
+        for x in [&mut short.input_ids, &mut short.input_mask, &mut short.segment_ids] {
+            cut(x, s, tokens);
+        }
+        for x in [&mut short.masked_lm_positions, &mut short.masked_lm_ids] {
+            cut(x, m, slots);
+        }
+        cut(&mut short.masked_lm_weights, m, slots);
+        for position in &mut short.masked_lm_positions {
+            if *position >= tokens as u32 {
+                *position = 0;
+            }
+        }
+        assert_eq!(batch.trimmed(tokens, slots), Batch::new(&short, &records, &LIMITS).unwrap());
+        assert_eq!(batch.trimmed(s, m), batch);
+    }
+}
+
+#[test]
 fn batches_of_random_shapes() {
     let mut rng = PythonRandom::new(7);
     for (count, s, m) in

@@ -1,8 +1,11 @@
 //! Dropout: the mask's statistics, its independence of everything but its key, and the same mask in the backward.
 
-use wgpu_bert::ops::{Dropout, DropoutMask, Scalar, dropout};
+use wgpu_bert::gpu::Tensor;
+use wgpu_bert::ops::{
+    Dropout, DropoutMask, LayerNorm, Residual, Scalar, Softmax, Tokens, dropout, layer_norm, softmax,
+};
 
-use crate::harness::{Bench, Device, FAMILIES, Random, assert_close, device, pcg4d, read};
+use crate::harness::{Bench, Device, FAMILIES, Random, WHOLE, assert_close, device, pcg4d, read};
 
 /// What dropout makes of `x`.
 fn run(device: &Device, x: &[f32], rate: f32, site: u32, key: [u32; 2]) -> Vec<f32> {
@@ -15,7 +18,8 @@ fn run_part(device: &Device, x: &[f32], rate: f32, site: u32, key: [u32; 2], par
     let words = bench.words("keys", &[1, key[0], 2, key[1], part]);
     let [a, b, part] = [1, 3, 4].map(|word| Scalar { tensor: words, word });
     let (tx, y) = (bench.input("x", x), bench.output("y", x.len()));
-    let args = Dropout { x: tx, y, mask: DropoutMask { rate, site, key: [a, b], part } };
+    let mask = DropoutMask { rate, site, key: [a, b], part, tokens: WHOLE };
+    let args = Dropout { x: tx, y, width: 1, mask };
     dropout(&mut bench.plan, args);
     let program = bench.run(device);
     read(device, &program, args.y)
@@ -104,11 +108,11 @@ fn the_backward_drops_what_the_forward_dropped() {
         let mut bench = Bench::new(&device);
         let words = bench.words("keys", &[17, 18, 1]);
         let [a, b, part] = [0, 1, 2].map(|word| Scalar { tensor: words, word });
-        let mask = DropoutMask { rate: 0.5, site: 2, key: [a, b], part };
+        let mask = DropoutMask { rate: 0.5, site: 2, key: [a, b], part, tokens: WHOLE };
         let (tx, y) = (bench.input("x", &x), bench.output("y", 1000));
         let (tdy, dx) = (bench.input("dy", &dy), bench.output("dx", 1000));
-        dropout(&mut bench.plan, Dropout { x: tx, y, mask });
-        dropout(&mut bench.plan, Dropout { x: tdy, y: dx, mask });
+        dropout(&mut bench.plan, Dropout { x: tx, y, width: 1, mask });
+        dropout(&mut bench.plan, Dropout { x: tdy, y: dx, width: 1, mask });
         let program = bench.run(&device);
         let (y, dx) = (read(&device, &program, y), read(&device, &program, dx));
         for i in 0..1000 {
@@ -130,5 +134,62 @@ fn parts_have_the_masks_of_the_whole() {
             let parts = parts.flat_map(|(x, part)| run_part(&device, x, 0.3, 1, [8, 9], part));
             assert_eq!(parts.collect::<Vec<_>>(), whole[..300.min(4 * len)], "parts of {len}");
         }
+    }
+}
+
+/// Which elements are kept of the second part of a batch, of 3 sequences: of rows as wide as a token by themselves and
+/// before a layer norm, and of two heads' attention.
+fn kept(device: &Device, tokens: Tokens) -> [Vec<bool>; 3] {
+    const WIDTH: usize = 6;
+    let (rows, keys) = (3 * tokens.here, tokens.here);
+    let mut bench = Bench::new(device);
+    let words = bench.words("keys", &[8, 9, 1]);
+    let [low, high, part] = [0, 1, 2].map(|word| Scalar { tensor: words, word });
+    let mask = DropoutMask { rate: 0.3, site: 4, key: [low, high], part, tokens };
+    let x = bench.input("x", &vec![1.0; rows * WIDTH]);
+    let y = bench.output("y", rows * WIDTH);
+    dropout(&mut bench.plan, Dropout { x, y, width: WIDTH, mask });
+
+    let sum = bench.output("sum", rows * WIDTH);
+    let add = bench.input("zeros", &vec![0.0; rows * WIDTH]);
+    let [gamma, beta] = ["gamma", "beta"].map(|name| bench.input(name, &[1.0; WIDTH]));
+    let (normalized, stats) = (bench.output("normalized", rows * WIDTH), bench.output("stats", rows * 2));
+    let residual = Some(Residual { add, sum, dropout: Some(mask) });
+    let args =
+        LayerNorm { x, residual, gamma, beta, y: normalized, stats, rows, width: WIDTH, epsilon: 1e-5 };
+    layer_norm(&mut bench.plan, args);
+
+    let scores = bench.input("scores", &vec![0.0; 2 * rows * keys]);
+    let dropped = bench.output("dropped", 2 * rows * keys);
+    let attended = bench.words("mask", &vec![1; 3 * keys]);
+    let (sequences, rows_per_sequence) = (3, 2 * tokens.here);
+    let args = Softmax {
+        scores,
+        mask: attended,
+        dropped: Some((dropped, mask)),
+        sequences,
+        rows_per_sequence,
+        keys,
+    };
+    softmax(&mut bench.plan, args);
+    let program = bench.run(device);
+    let kept = |y: Tensor| read(device, &program, y).iter().map(|y| *y != 0.0).collect();
+    [kept(y), kept(sum), kept(dropped)]
+}
+
+#[test]
+fn shorter_sequences_keep_the_masks_of_their_tokens() {
+    let Tokens { here, whole } = Tokens { here: 8, whole: 20 };
+    for family in FAMILIES {
+        let device = device(family);
+        let all = kept(&device, Tokens { here: whole, whole });
+        let short = kept(&device, Tokens { here, whole });
+        // Elements of a sequence by its tokens, and those of the tokens that are left.
+        let cut = |all: &[bool], width: usize| -> Vec<bool> {
+            all.chunks(whole * width).flat_map(|sequence| &sequence[..here * width]).copied().collect()
+        };
+        assert_eq!(short[0], cut(&all[0], 6), "{family:?}: by themselves");
+        assert_eq!(short[1], cut(&all[1], 6), "{family:?}: before a layer norm");
+        assert_eq!(short[2], cut(&cut(&all[2], whole), 1), "{family:?}: of attention");
     }
 }

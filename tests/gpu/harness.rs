@@ -6,7 +6,7 @@ use half::f16;
 use wgpu_bert::gpu::{
     AdapterReport, DeviceOptions, Gpu, GpuError, KernelFamily, Plan, Precision, Program, Tensor, survey,
 };
-use wgpu_bert::ops::{DropoutMask, Function, Scalar, activation};
+use wgpu_bert::ops::{DropoutMask, Function, Scalar, Tokens, activation};
 
 /// Families that every adapter runs.
 pub const FAMILIES: [KernelFamily; 2] = [KernelFamily::Register, KernelFamily::Workgroup];
@@ -203,12 +203,15 @@ pub fn pcg4d(key: [u32; 4]) -> [u32; 4] {
     mix(false)
 }
 
+/// Sequences that have lost no padding.
+pub const WHOLE: Tokens = Tokens { here: 1, whole: 1 };
+
 /// A dropout of 1/4 of the second part of a batch, and by which factors it multiplies `rows` of `width` elements.
 pub fn dropout_of_rows(bench: &mut Bench, rows: usize, width: usize) -> (DropoutMask, Vec<f32>) {
     let (site, low, high, part) = (5, 0xdead_beef, 41, 1);
     let words = bench.words("words", &[low, 7, high, part]);
     let [low_at, _, high_at, part_at] = [0, 1, 2, 3].map(|word| Scalar { tensor: words, word });
-    let mask = DropoutMask { rate: 0.25, site, key: [low_at, high_at], part: part_at };
+    let mask = DropoutMask { rate: 0.25, site, key: [low_at, high_at], part: part_at, tokens: WHOLE };
     let factor = |e: usize| {
         let (row, col) = (part as usize * rows + e / width, e % width);
         let hash = pcg4d([(row * width.div_ceil(4) + col / 4) as u32, site, low, high])[col % 4];

@@ -25,6 +25,7 @@ mod recorded;
 mod resume;
 mod rows;
 mod run_plan;
+mod shorter;
 mod small_run;
 mod softmax;
 mod training;
