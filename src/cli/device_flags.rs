@@ -2,7 +2,9 @@
 
 use clap::{Args, ValueEnum};
 use wgpu_bert::gpu::{DeviceOptions, KernelFamily, Survey, survey};
-use wgpu_bert::strategy::{Strategy, StrategyError, StrategyRequest, get_distribution_strategy};
+use wgpu_bert::strategy::{
+    Strategy, StrategyError, StrategyKind, StrategyRequest, get_distribution_strategy,
+};
 
 use super::pretrain::positive;
 use super::{known_kernels, output};
@@ -72,6 +74,12 @@ impl DeviceFlags {
         let strategy = self.strategy.strategy(&pollster::block_on(survey()))?;
         if let Some(notice) = &strategy.notice {
             output::note(notice);
+        }
+        if strategy.kind == StrategyKind::Mirrored && strategy.others.is_empty() {
+            output::note(format_args!(
+                "mirrored has one adapter here, {}, and so one replica: --replicas_per_adapter gives it more.",
+                strategy.adapter.name
+            ));
         }
         Ok(known_kernels::recall(strategy))
     }

@@ -36,6 +36,11 @@ pub enum CliError {
          --distribution_strategy multi_worker_mirrored, or start one without mpirun."
     )]
     ProcessesApart { count: usize },
+    #[error(
+        "mpirun started {count} processes, each of which would do the same, since only pretrain is done by several: start \
+         one without mpirun."
+    )]
+    ProcessesAlike { count: usize },
     /// What ended this process was told before.
     #[error("")]
     Told { exit_code: u8 },
@@ -112,6 +117,8 @@ pub enum CliError {
         path.display()
     )]
     ReadOnlyOnce { path: PathBuf },
+    #[error("{} is a folder: give a file of text or of training examples.", path.display())]
+    Folder { path: PathBuf },
     #[error("{}", not_empty(dir, *newest, *total_steps))]
     NotEmpty { dir: PathBuf, newest: Option<u64>, total_steps: u64 },
     #[error(

@@ -18,7 +18,7 @@ use super::input::{self, Input};
 use super::input_files;
 use super::interrupt;
 use super::output;
-use super::pretrain::positive;
+use super::pretrain::{positive, probability, range};
 
 /// Print a model's losses and accuracies over examples, as one JSON object
 #[derive(Args)]
@@ -39,6 +39,13 @@ pub struct EvaluateFlags {
     /// The most tokens masked in an example made of text [default: 20]
     #[arg(long, value_name = "N", value_parser = positive)]
     max_predictions_per_seq: Option<usize>,
+    /// Share of the tokens of an example made of text that are masked [default: 0.15]
+    #[arg(long, value_name = "P", value_parser = probability)]
+    masked_lm_prob: Option<f64>,
+    /// Start an example made of text with every sentence and fill it up, its first segment having this many tokens, as
+    /// `pretrain` of the bundled corpus does [default: whole sentences]
+    #[arg(long, value_name = "MIN,MAX", value_parser = range)]
+    first_segment_tokens: Option<(usize, usize)>,
     /// Decides how examples are made of text
     #[arg(long, alias = "random_seed", value_name = "N", default_value_t = 12345)]
     seed: u64,
@@ -72,6 +79,8 @@ pub fn run(flags: &EvaluateFlags) -> Result<(), CliError> {
                 max_predictions_per_seq: flags
                     .max_predictions_per_seq
                     .unwrap_or(reference.max_predictions_per_seq),
+                masked_lm_prob: flags.masked_lm_prob.unwrap_or(reference.masked_lm_prob),
+                first_segment_tokens: flags.first_segment_tokens,
                 dupe_factor: 1,
                 random_seed: flags.seed,
                 use_next_sentence_label: next_sentence,

@@ -43,6 +43,7 @@ fn check_is_file(path: &Path) -> Result<(), CliError> {
     match path.metadata() {
         Err(error) if path.as_os_str() != "-" => Err(CliError::Read { path: path.into(), error }),
         Ok(found) if found.is_file() => Ok(()),
+        Ok(found) if found.is_dir() => Err(CliError::Folder { path: path.into() }),
         _ => Err(CliError::ReadOnlyOnce { path: path.into() }),
     }
 }

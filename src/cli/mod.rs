@@ -80,6 +80,10 @@ impl Command {
 
     /// `matches` are those of the subcommand.
     fn run(self, matches: &ArgMatches) -> Result<(), CliError> {
+        let count = pretrain::started_by_mpirun();
+        if count > 1 && !matches!(self, Self::Pretrain(_)) {
+            return Err(CliError::ProcessesAlike { count });
+        }
         match self {
             Self::Pretrain(flags) => pretrain::run(*flags, matches),
             Self::CreatePretrainingData(flags) => create_pretraining_data::run(*flags),
@@ -102,7 +106,7 @@ fn default_threads() -> usize {
 
 /// Run the command with these arguments, the program's name first.
 pub fn run(argv: Vec<OsString>) -> ExitCode {
-    std::panic::set_hook(Box::new(|panic| output::note(format_args!("wgpu-bert has a bug: {panic}"))));
+    std::panic::set_hook(Box::new(output::bug));
     // Known before the rest is understood: what is wrong with it is told as asked, too.
     let json = argv.iter().any(|arg| arg == "--json");
     let (command, matches) = match parse(argv) {

@@ -2,21 +2,22 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::panic::PanicHookInfo;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::error::CliError;
 
-/// Is this process one that tells nothing?
-static HUSHED: AtomicBool = AtomicBool::new(false);
+/// Which of the processes of a run this is; the first one tells.
+static RANK: AtomicUsize = AtomicUsize::new(0);
 
-/// From here on nothing is printed: another process tells what there is to tell.
-pub fn hush() {
-    HUSHED.store(true, Ordering::Relaxed);
+/// From here on nothing is printed but a bug: the first process tells what there is to tell.
+pub fn hush(rank: usize) {
+    RANK.store(rank, Ordering::Relaxed);
 }
 
 /// Whether that was asked for.
 pub fn is_hushed() -> bool {
-    HUSHED.load(Ordering::Relaxed)
+    RANK.load(Ordering::Relaxed) > 0
 }
 
 /// Print one line of the result. A reader that went away (`| head`) is no error.
@@ -35,5 +36,26 @@ pub fn result(line: impl Display) -> Result<(), CliError> {
 pub fn note(line: impl Display) {
     if !is_hushed() {
         let _ = writeln!(io::stderr(), "{line}");
+    }
+}
+
+/// Tell of a panic, from whatever process.
+pub fn bug(panic: &PanicHookInfo<'_>) {
+    let _ = writeln!(io::stderr(), "{}", of_bug(RANK.load(Ordering::Relaxed), panic));
+}
+
+fn of_bug(rank: usize, panic: impl Display) -> String {
+    let whose = if rank > 0 { format!("rank {rank}: ") } else { String::new() };
+    format!("{whose}wgpu-bert has a bug: {panic}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bug_of_another_process_is_told_with_its_rank() {
+        assert_eq!(of_bug(0, "here"), "wgpu-bert has a bug: here");
+        assert_eq!(of_bug(3, "here"), "rank 3: wgpu-bert has a bug: here");
     }
 }

@@ -229,7 +229,16 @@ fn one_device(
     let (adapter, why) = match wanted {
         // Without any adapter the answers of the backends say more than "not found".
         Some(wanted) if !survey.adapters.is_empty() => {
-            let adapter = adapters::named(survey, wanted)?;
+            let several = || adapters::all_named(survey, wanted).is_ok_and(|several| several.len() > 1);
+            let adapter = match adapters::named(survey, wanted) {
+                Err(StrategyError::AdapterNotFound { .. }) if several() => {
+                    return Err(StrategyError::Unsupported {
+                        name: "several adapters without mirrored",
+                        instead: "use --distribution_strategy mirrored for several adapters",
+                    });
+                }
+                named => named?,
+            };
             (adapter, format!("{}: the adapter named by --adapter {wanted}", request.name()))
         }
         _ => {

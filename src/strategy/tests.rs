@@ -218,6 +218,17 @@ fn replicas_share_the_least_limits_and_adapters() {
 }
 
 #[test]
+fn several_adapters_want_mirrored() {
+    let two = survey(&[NVIDIA, INTEL]);
+    for request in [StrategyRequest::Auto, StrategyRequest::OneDevice] {
+        let error = get_distribution_strategy(request, &two, Some("0,1")).unwrap_err().to_string();
+        assert!(error.contains("mirrored for several adapters"), "{error}");
+        let error = get_distribution_strategy(request, &two, Some("0,7")).unwrap_err().to_string();
+        assert!(error.contains("No adapter is called \"0,7\""), "{error}");
+    }
+}
+
+#[test]
 fn several_processes_need_mpi() {
     let derived =
         get_distribution_strategy(StrategyRequest::MultiWorkerMirrored, &survey(&[NVIDIA, INTEL]), None);

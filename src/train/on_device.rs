@@ -7,7 +7,7 @@ use super::gradients::AllReduceCallbacks;
 use super::layout::Layout;
 use super::mirror::Mirror;
 use super::predict::LivePredictor;
-use super::self_test::{bundled, check_device};
+use super::self_test::check_device_once;
 use super::{Compiling, PretrainOptions, Share, Snapshot, StepScalars, TrainError, Trainer};
 use crate::data::Batch;
 use crate::gpu::{Gpu, GpuError};
@@ -116,7 +116,7 @@ impl Setup<'_> {
             let kernels = plan.kernels();
             let total = kernels.len();
             gpu.compile(&kernels, |done| compiling(Compiling { done, total })).await?;
-            check_device(gpu, &bundled()).await?;
+            check_device_once(gpu, options.device).await?;
             trainers.push(Trainer::compile(gpu.clone(), plan).await?);
         }
         let trainer = trainers.remove(0);

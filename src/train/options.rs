@@ -230,6 +230,11 @@ pub struct Progress {
 }
 
 impl Progress {
+    /// Were all its steps left out?
+    pub fn has_no_loss(&self) -> bool {
+        self.loss.is_nan()
+    }
+
     /// What there is to say of steps that were left out, if any were.
     pub fn left_out_notice(&self) -> Option<String> {
         let Self { step, left_out, loss_scale, .. } = self;

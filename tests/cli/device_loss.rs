@@ -69,7 +69,7 @@ fn whenever_a_device_is_lost_the_run_ends_as_if_it_were_not() {
     assert_eq!((whole.code, told(&whole, "device-lost").len()), (Some(0), 0), "{}", whole.stderr);
     // In the check of the device, in steps, and in what reads a checkpoint.
     let mut went_on_from = Vec::new();
-    for work in (0..).step_by(4) {
+    for work in (0..).step_by(6) {
         let folder = format!("lost at {work}");
         let finished = driver.pretrain(&place, &format!("{work},lives"), &[&model_dir(&place, &folder)]);
         assert_eq!(finished.code, Some(0), "{work}: {}", finished.stderr);
@@ -88,7 +88,7 @@ fn whenever_a_device_is_lost_the_run_ends_as_if_it_were_not() {
     assert!(in_set_up > 1 && went_on_from.len() - in_set_up > 1, "{went_on_from:?}");
 
     // With no other device to be had, what was saved is there to go on from.
-    let last = 4 * (went_on_from.len() - 1);
+    let last = 6 * (went_on_from.len() - 1);
     let dir = model_dir(&place, "stopped");
     let stopped = driver.pretrain(&place, &format!("{last},refused"), &[&dir]);
     assert_eq!(stopped.code, Some(4), "{}", stopped.stderr);

@@ -149,6 +149,7 @@ fn a_plan_is_refused_what_only_a_file_has_and_what_does_not_fit() {
         (&["--plan", "--count=1"], "cannot be used with"),
         (&["some.txt", "--model_size=tiny"], "cannot be used with"),
         (&[], "FILE"),
+        (&[env!("CARGO_MANIFEST_DIR")], "is a folder: give a file"),
         (&["--plan", "--train_batch_size=1000000"], "The largest that fits is"),
         (&["--plan", "--max_seq_length=513"], "513"),
     ] {

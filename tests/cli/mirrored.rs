@@ -1,8 +1,8 @@
 //! Replicas and batches in parts, from the command line.
 
-use super::json_lines;
 use super::resume::{STEPS, end, refused, sixty_steps, succeeds};
 use super::workplace::Workplace;
+use super::{json_lines, wgpu_bert};
 
 #[test]
 fn a_run_on_two_replicas_goes_on_with_the_same_bits_and_tells_the_slowest() {
@@ -37,6 +37,15 @@ fn layouts_that_cannot_be_are_refused_with_what_can() {
     run(&["--train_batch_size=8", "--gradient_accumulation_steps=3"], &["3 equal parts", "6 and 9"]);
     let replicas = ["--ds=mirrored", "--replicas_per_adapter=3", "--train_batch_size=8"];
     run(&replicas, &["3 equal parts", "6 and 9"]);
+}
+
+#[test]
+fn one_replica_of_mirrored_is_told() {
+    for (replicas, told) in [("1", true), ("2", false)] {
+        let flags = ["inspect", "--plan", "--ds=mirrored", "--replicas_per_adapter", replicas];
+        let planned = succeeds(&mut wgpu_bert(&flags)).stderr;
+        assert_eq!(planned.contains("and so one replica"), told, "{planned}");
+    }
 }
 
 #[test]

@@ -85,6 +85,16 @@ fn a_model_is_trained_saved_and_asked() {
     let other = evaluate(&text, &["--max_predictions_per_seq=3", "--eval_batch_size=7"]);
     let other = json_lines(&other.stdout).pop().unwrap();
     assert!((other["lm_example_loss"].as_f64().unwrap() - number("lm_example_loss")).abs() < 1e-5);
+    // An example for every sentence, as the training of the bundled corpus has them.
+    let recipe = evaluate(
+        &text,
+        &["--max_predictions_per_seq=3", "--first_segment_tokens=3,8", "--masked_lm_prob=0.3"],
+    );
+    let recipe = json_lines(&recipe.stdout).pop().unwrap();
+    assert!(
+        recipe["instances"] != result["instances"] && recipe["predictions"] == 60.0,
+        "{recipe}, {result}"
+    );
     for (input, rest, part) in [
         ("/nonexistent/text", &[][..], "/nonexistent/text"),
         (&text, &["--max_seq_length=17"], "17"),

@@ -143,7 +143,7 @@ fn what_changed_is_listed_and_must_be_confirmed() {
     let parts = [
         "learning_rate was 0.01 and is 0.001",
         "train_batch_size was 4 and is 3",
-        "num_train_steps was 60 and is 40",
+        "num_steps_per_epoch times num_train_epochs was 60 and is 40",
         "--confirm_changes",
     ];
     refused(&mut sixty_steps(&place, "run", &changed), &parts);

@@ -89,7 +89,7 @@ fn shaped(mut setting: Setting, [total, epoch, per_loop]: [u64; 3]) -> Setting {
 #[test]
 fn points_come_in_the_references_order() {
     let device = device(FAMILIES[0]);
-    for (shape, expected) in [
+    for (index, (shape, expected)) in [
         ([12, 6, 3], "{ 1{ 0-2 3-5 }1 2{ 6-8 9-11 }2 }"),
         // An epoch, or the run, cuts a loop short.
         ([10, 5, 3], "{ 1{ 0-2 3-4 }1 2{ 5-7 8-9 }2 }"),
@@ -97,7 +97,10 @@ fn points_come_in_the_references_order() {
         ([7, 5, 4], "{ 1{ 0-3 4-4 }1 2{ 5-6 }2 }"),
         ([3, 2, 1], "{ 1{ 0-0 1-1 }1 2{ 2-2 }2 }"),
         ([2, 9, 5], "{ 1{ 0-1 }1 }"),
-    ] {
+    ]
+    .into_iter()
+    .enumerate()
+    {
         let setting = shaped(setting(&device, OptimizerKind::AdamW), shape);
         let (mut one, mut other) = (Recorder::default(), Recorder::default());
         let (trained, told) = run(&setting, None, &mut [&mut one, &mut other]).expect("run");
@@ -106,9 +109,11 @@ fn points_come_in_the_references_order() {
         // One reading for a loop, which is what everybody is told.
         assert_eq!(one.logs, told, "{shape:?}");
         assert_eq!(told.len(), expected.matches('-').count(), "{shape:?}");
-        let (without, _) = run(&setting, None, &mut []).expect("run");
-        assert!(bits(&trained.tensors) == bits(&without.tensors), "{shape:?}");
         assert!(!trained.stopped);
+        if index == 0 {
+            let (without, _) = run(&setting, None, &mut []).expect("run");
+            assert!(bits(&trained.tensors) == bits(&without.tensors), "{shape:?}");
+        }
     }
 }
 

@@ -214,7 +214,9 @@ fn a_run_goes_on_after_an_overflow_with_the_same_bits() {
                 assert_eq!(progress.loss_scale, Some(TOO_LARGE / 2.0_f32.powi(skipped as i32)));
             }
             assert!(skipped > 0 && told[0].left_out > 0, "{told:?}");
-            for snapshot in &snapshots {
+            // From everywhere on one device, and on two from where they have it behind them.
+            let least = if setting.strategy.others.is_empty() { 0 } else { snapshots.len() - 2 };
+            for snapshot in &snapshots[least..] {
                 let bytes = snapshot.clone().into_safetensors().expect("a file");
                 let read = Snapshot::from_safetensors(snapshot.step, Duration::ZERO, &bytes, "a file");
                 let (rest, ..) = run(&setting, &read.expect("a snapshot")).expect("trained");

@@ -95,6 +95,29 @@ fn a_run_is_what_was_planned_and_compiles_kernel_after_kernel() {
     }
 }
 
+#[test]
+fn an_adapter_is_checked_by_the_first_run_of_a_process_only() {
+    let _turn = device(FAMILIES[0]);
+    let strategy = strategy();
+    // As no other test opens one.
+    let device = DeviceOptions { runtime_checks: true, timestamps: true, ..DeviceOptions::default() };
+    let options = PretrainOptions { device, ..options() };
+    let [first, second] = [(); 2].map(|()| {
+        let run = PretrainRun::prepare(Some(&strategy), &options, features(8), None, |_| {});
+        let run = pollster::block_on(run).expect("prepared");
+        let mut compiled = 0;
+        let trained = pollster::block_on(run.train(&mut [], async |event, running| {
+            if let Event::Started(_) = event {
+                compiled = running.gpu().created().pipelines;
+            }
+            Control::Continue
+        }));
+        assert_eq!(trained.expect("trained").steps, 2);
+        compiled
+    });
+    assert!(first > second && second > 10, "{first} and {second} kernels");
+}
+
 /// Buffers of a device, and the bytes that its driver gave them.
 fn allocated(gpu: &Gpu) -> [isize; 2] {
     // What was written through buffers of its own has arrived.

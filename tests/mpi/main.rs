@@ -120,6 +120,7 @@ fn ranks_make_the_steps_of_one_device_and_the_same_bits_again() {
         // The first one alone tells.
         assert_eq!(told.stderr.matches("Saved in").count(), 1, "{}", told.stderr);
         assert!(told.stderr.contains("each process"), "{}", told.stderr);
+        assert!(told.stderr.contains("Those of rank 0:\n  0: "), "{}", told.stderr);
         assert!(told.stderr.contains("2 processes train together"), "{}", told.stderr);
     }
     // Pairs of replicas, and pairs of these: whether they are summed within a process or between two does not matter.
@@ -220,6 +221,7 @@ fn a_run_stops_in_all_ranks_when_any_is_interrupted() {
         let told = endless(&place).signalled(rank, "-INT");
         assert_eq!(told.code, Some(130), "{}", told.stderr);
         assert!(told.stderr.contains("Stopped after step"), "{}", told.stderr);
+        assert!(told.stderr.contains(&format!("\nmpirun -n 2 {COMMAND} pretrain")), "{}", told.stderr);
         assert!(Path::new(&place.path("model")).join("model.safetensors").exists());
     }
 }
@@ -246,6 +248,9 @@ fn a_rank_that_cannot_take_part_ends_all_and_says_why() {
         assert!(!told.stderr.contains("has a bug"), "{other:?}: {}", told.stderr);
         assert!(!told.stderr.contains("MPI_ERR"), "{other:?}: {}", told.stderr);
     }
+    let told = run(&mut ranks(&[vec!["devices".into()], vec!["devices".into()]]));
+    assert_eq!((told.code, &told.stdout[..]), (Some(2), ""), "{}", told.stderr);
+    assert!(told.stderr.contains("start one without mpirun"), "{}", told.stderr);
     let apart = flags(&place, "never", &["--ds=one_device"]);
     let told = run(&mut ranks(&[apart.clone(), apart]));
     assert_eq!(told.code, Some(2), "{}", told.stderr);

@@ -1,5 +1,5 @@
 // 3 Device: what trains, how much memory it will take, and the button that starts.
-import { StrategyError, getDistributionStrategy } from "wgpu-bert";
+import { type RunPlan, StrategyError, getDistributionStrategy } from "wgpu-bert";
 import { find, make, makeButton, replaceContent } from "./dom.js";
 import { bytes, integer, message, sentence } from "./format.js";
 import { SIZES, defaultsOf } from "./options.js";
@@ -70,20 +70,21 @@ function whyNot(): string {
       return "The text is being read.";
     case "ready":
       if (text.value.report.documents === 1 && options.value.useNextSentenceLabel) return "One document has no next sentences to tell apart.";
-      return plan.value.kind === "refused" || (plan.value.kind === "made" && !plan.value.fits) ? "This does not fit." : "";
+      if (plan.value.kind === "refused") return "This cannot be trained.";
+      return plan.value.kind === "made" && !plan.value.fits ? "This does not fit." : "";
   }
 }
 
 /** The plan as a bar: what belongs to the model, and what a batch takes beside it. */
 function showMemory(now: Plan): void {
   const [words, bar, remedies] = [find("memory-words"), find("memory-bar"), find("memory-remedies")];
-  const doesNotFit = now.kind === "refused" || (now.kind === "made" && !now.fits);
+  const doesNotFit = now.kind === "made" && !now.fits;
   find("memory-plan").classList.toggle("excess", doesNotFit);
-  words.classList.toggle("warning", doesNotFit);
+  words.classList.toggle("warning", doesNotFit || now.kind === "refused");
   replaceContent(remedies, doesNotFit && !isBusy(phase.value) ? whatFits(now) : []);
   if (now.kind !== "made" || doesNotFit) {
     bar.style.setProperty("width", doesNotFit ? "100%" : "0");
-    words.textContent = doesNotFit ? "It does not fit on this device." : "\u00a0";
+    words.textContent = doesNotFit ? "It does not fit on this device." : now.kind === "refused" ? "This cannot be trained." : "\u00a0";
     words.title = "";
     find("memory-why").textContent = "message" in now && now.message ? sentence(now.message) : "";
     find("memory-key").hidden = true;
@@ -101,9 +102,9 @@ function showMemory(now: Plan): void {
 }
 
 /** Buttons that make it fit. */
-function whatFits(now: Plan): HTMLElement[] {
+function whatFits(now: RunPlan): HTMLElement[] {
   const before = options.value;
-  if (now.kind === "made" && now.largestBatchSize) {
+  if (now.largestBatchSize) {
     const batchSize = now.largestBatchSize;
     return [makeButton(`Take a batch of ${integer(batchSize)}`, () => options.set({ ...before, batchSize }))];
   }

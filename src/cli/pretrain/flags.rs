@@ -360,7 +360,7 @@ fn below_one(text: &str) -> Result<f64, String> {
     number(text, |x| (0.0..1.0).contains(&x), "a number from 0 up to, but not including, 1")
 }
 
-fn range(text: &str) -> Result<(usize, usize), String> {
+pub fn range(text: &str) -> Result<(usize, usize), String> {
     let ends = text
         .split_once(',')
         .and_then(|(low, high)| Some((positive(low.trim()).ok()?, positive(high.trim()).ok()?)));

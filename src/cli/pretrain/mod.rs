@@ -29,8 +29,9 @@ use wgpu_bert::strategy::{Strategy, Team};
 use wgpu_bert::train::{Control, Event, PretrainRun, RunRecord, Snapshot, Trained, fill_masks};
 
 pub use config_file::read as read_config_file;
-pub use flags::{PretrainFlags, positive, precision, probability};
+pub use flags::{PretrainFlags, positive, precision, probability, range};
 pub use init::list as list_tensors;
+pub use ranks::started_by_mpirun;
 
 use super::error::{CliError, DIVERGED};
 use super::{bundled, guesses, interrupt, known_kernels, output};

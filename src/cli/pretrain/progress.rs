@@ -188,13 +188,14 @@ pub fn of_replicas(report: &ReplicaReport) -> String {
         0 => String::new(),
         bytes => format!(", each process {bytes}"),
     };
+    let whose = if *bytes_between_workers > 0 { " Those of rank 0:" } else { "" };
     let slowest = report.slowest();
     let times = replicas.iter().enumerate().map(|(index, (adapter, time))| {
         let mark = if index == slowest { ", the slowest" } else { "" };
         format!("\n  {index}: {adapter}, {:.2} ms for its gradients{mark}", time.as_secs_f64() * 1e3)
     });
     format!(
-        "Summing gradients took {:.1} % of the steps; each replica sent and got {bytes} bytes a step{between}.{}",
+        "Summing gradients took {:.1} % of the steps; each replica sent and got {bytes} bytes a step{between}.{whose}{}",
         100.0 * reduction_share,
         times.collect::<String>()
     )
@@ -204,6 +205,9 @@ pub fn of_replicas(report: &ReplicaReport) -> String {
 fn losses(progress: &Progress, started: &Started) -> String {
     let Started { uniform_loss, unigram_loss, .. } = started;
     let Progress { loss, lm_example_loss: mlm, masked_lm_accuracy, .. } = progress;
+    if progress.has_no_loss() {
+        return "no loss: all these steps were left out".into();
+    }
     let percent = 100.0 * masked_lm_accuracy;
     let mut line = format!(
         "loss {loss:.3}  MLM {mlm:.3} (ln V {uniform_loss:.2}, unigram {unigram_loss:.2}) {percent:.1} %"
@@ -243,16 +247,18 @@ pub fn to_json(kind: &str, progress: &Progress) -> Value {
         "kind": kind,
         "step": progress.step,
         "total_steps": progress.total_steps,
-        "loss": progress.loss,
-        "lm_example_loss": progress.lm_example_loss,
-        "masked_lm_accuracy": progress.masked_lm_accuracy,
     });
-    // Absent, not null, without the task.
-    if let (Some(loss), Some(accuracy)) = (progress.next_sentence_loss, progress.next_sentence_accuracy) {
-        object["next_sentence_loss"] = loss.into();
-        object["next_sentence_accuracy"] = accuracy.into();
+    // Absent, not null, where there is none or not the task.
+    if !progress.has_no_loss() {
+        object["loss"] = progress.loss.into();
+        object["lm_example_loss"] = progress.lm_example_loss.into();
+        object["masked_lm_accuracy"] = progress.masked_lm_accuracy.into();
+        if let (Some(loss), Some(accuracy)) = (progress.next_sentence_loss, progress.next_sentence_accuracy) {
+            object["next_sentence_loss"] = loss.into();
+            object["next_sentence_accuracy"] = accuracy.into();
+        }
+        object["grad_norm"] = progress.grad_norm.into();
     }
-    object["grad_norm"] = progress.grad_norm.into();
     if progress.left_out > 0 {
         object["left_out"] = progress.left_out.into();
     }
@@ -342,6 +348,9 @@ mod tests {
         let skipped = Progress { left_out: 1, loss_scale: Some(0.5), ..progress() };
         let object = to_json("progress", &skipped);
         assert_eq!((&object["left_out"], &object["loss_scale"]), (&1.into(), &0.5.into()));
+        let none = Progress { loss: f32::NAN, lm_example_loss: f32::NAN, left_out: 20, ..progress() };
+        assert!(to_json("progress", &none).as_object().unwrap().values().all(|value| !value.is_null()));
+        assert_eq!(losses(&none, &started()), "no loss: all these steps were left out");
         let told = "1 of the steps up to 20 was left out: a loss or a gradient was not finite. The loss scale of the next \
                     step is 0.5.";
         assert_eq!(skipped.left_out_notice().as_deref(), Some(told));

@@ -25,7 +25,7 @@ pub fn join(flags: &DeviceFlags) -> Result<Option<Team>, CliError> {
     }
     let team = by_mpi();
     match &team {
-        Some(team) if team.rank() > 0 => output::hush(),
+        Some(team) if team.rank() > 0 => output::hush(team.rank()),
         Some(team) if team.count() > 1 => {
             output::note(format_args!(
                 "{} processes train together; rank 0 writes the messages.",
@@ -39,7 +39,7 @@ pub fn join(flags: &DeviceFlags) -> Result<Option<Team>, CliError> {
 }
 
 /// How many processes Open MPI's `mpirun` started, this one among them.
-fn started_by_mpirun() -> usize {
+pub fn started_by_mpirun() -> usize {
     env::var("OMPI_COMM_WORLD_SIZE").ok().and_then(|count| count.parse().ok()).unwrap_or_default()
 }
 

@@ -170,5 +170,12 @@ pub fn differences(before: &Map<String, Value>, now: &Map<String, Value>) -> Vec
     let told = |value: Option<&Value>| value.map_or("not given".into(), Value::to_string);
     let changed =
         keys.map(|key| (key, before.get(key), now.get(key))).filter(|(_, before, now)| before != now);
-    changed.map(|(key, before, now)| format!("{key} was {} and is {}", told(before), told(now))).collect()
+    // The others are called as their flags.
+    let name = |key: &str| match key {
+        "num_train_steps" => "num_steps_per_epoch times num_train_epochs".to_owned(),
+        key => key.to_owned(),
+    };
+    changed
+        .map(|(key, before, now)| format!("{} was {} and is {}", name(key), told(before), told(now)))
+        .collect()
 }

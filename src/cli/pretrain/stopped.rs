@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use super::ranks::started_by_mpirun;
+
 /// What became of a run that was stopped, and how to go on with it.
 pub fn stopped_after(steps: u64, model_dir: &Path, checkpoint: Option<PathBuf>) -> String {
     let told = format!("Stopped after step {steps}; the model so far is saved in {}.", model_dir.display());
@@ -13,8 +15,12 @@ pub fn stopped_after(steps: u64, model_dir: &Path, checkpoint: Option<PathBuf>) 
 
 /// How to go on with a run from its last checkpoint.
 pub fn to_go_on_from(checkpoint: &Path) -> String {
+    let mpirun = match started_by_mpirun() {
+        0 | 1 => String::new(),
+        count => format!("mpirun -n {count} "),
+    };
     format!(
-        "To go on from {}:\n{}",
+        "To go on from {}:\n{mpirun}{}",
         checkpoint.display(),
         command_to_go_on(std::env::args_os().map(|arg| arg.display().to_string()))
     )

@@ -15,13 +15,13 @@
 mod forward;
 mod steps;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{TrainError, Trainer};
 use crate::checkpoint::{CheckpointError, NamedTensor, TensorFile};
 use crate::data::{Batch, BatchLimits, Features};
-use crate::gpu::{Gpu, GpuError};
+use crate::gpu::{AdapterReport, DeviceOptions, Gpu, GpuError};
 use crate::model::config::{BertConfig, ConfigError};
 use crate::model::{BatchShape, StepKind};
 
@@ -227,6 +227,21 @@ pub async fn check_device(gpu: &Arc<Gpu>, files: &GoldenFiles) -> Result<(), Tra
     let worst = report.worst().into_iter().filter(|c| !c.holds());
     let worst: Vec<_> = worst.map(|c| format!("{} is off by {:.1e}", c.name, c.error)).collect();
     Err(TrainError::WrongNumbers { adapter: gpu.adapter.name.clone(), worst: worst.join(", ") })
+}
+
+/// Refuse a device that fails the bundled case. What passed it once in this process is not asked again: the same kernels
+/// on the same adapter compute the same.
+pub(super) async fn check_device_once(gpu: &Arc<Gpu>, options: DeviceOptions) -> Result<(), TrainError> {
+    static PASSED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let passed = || PASSED.lock().unwrap_or_else(PoisonError::into_inner);
+    let AdapterReport { index, name, backend, driver, .. } = &gpu.adapter;
+    let kernels = options.kernels_on(&gpu.adapter);
+    let which = format!("{index} {name} {backend} {driver} {options:?} {kernels:?}");
+    if !passed().contains(&which) {
+        check_device(gpu, &bundled()).await?;
+        passed().insert(which);
+    }
+    Ok(())
 }
 
 async fn trainer(
