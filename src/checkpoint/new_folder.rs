@@ -5,6 +5,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::CheckpointError;
+use super::checksums::{self, SUMS};
+use super::model_folder::WEIGHTS;
 use super::storage::{io_error, sync_folder, write_durably};
 
 /// A place for a folder: nothing is there, or an empty folder.
@@ -30,7 +32,8 @@ impl NewFolder {
         }
     }
 
-    /// Writes files, whose names may have folders in them, beside the place, and then gives the whole its name.
+    /// Writes files, whose names may have folders in them, beside the place, and then gives the whole its name. A
+    /// `model.safetensors` has its checksum beside it.
     ///
     /// # Errors
     /// [`CheckpointError::Io`]; nothing is left behind then.
@@ -55,6 +58,11 @@ impl NewFolder {
                 make(folder)?;
                 write_durably(&file, bytes)?;
                 sync_folder(folder)?;
+            }
+            // As beside the weights of any model.
+            if let Some((name, bytes)) = files.iter().find(|(name, _)| *name == WEIGHTS) {
+                let sums = checksums::list([(*name, bytes.as_slice())]);
+                write_durably(&unfinished.join(SUMS), sums.as_bytes())?;
             }
             sync_folder(&unfinished)?;
             // Some systems rename to a name that is free only.

@@ -85,9 +85,17 @@ pub enum Error {
     /// The trainer failed.
     #[error("training the vocabulary failed: {0}")]
     VocabularyTraining(tokenizers::Error),
-    /// A gzip file that cannot be unpacked.
+    /// A gzip file of text that cannot be unpacked.
     #[error("{origin}: damaged gzip file: {error}")]
     BadGzip {
+        /// The file.
+        origin: String,
+        /// What the decoder said.
+        error: std::io::Error,
+    },
+    /// A gzip file of records that cannot be unpacked.
+    #[error("{origin}: damaged gzip file: {error}")]
+    BadRecordsGzip {
         /// The file.
         origin: String,
         /// What the decoder said.

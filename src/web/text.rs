@@ -115,6 +115,7 @@ pub fn refusal(error: &Error) -> Option<(&'static str, String)> {
             ),
         )),
         Error::Record { .. }
+        | Error::BadRecordsGzip { .. }
         | Error::NoRecords { .. }
         | Error::ShapesDiffer { .. }
         | Error::RecordsChanged { .. }

@@ -156,6 +156,7 @@ for (const [browser, launch] of [
       const [damaged, cut, empty, text, vocabularyOfOthers] = seen.refusals;
       assert.equal(damaged.name, "RecordsError");
       assert.match(damaged.message, bad);
+      assert.equal(cut.name, "RecordsError");
       assert.match(cut.message, /^cut\.gz: damaged gzip file/);
       assert.match(empty.message, /^empty\.tfrecord: the file holds no records/);
       assert.match(text.message, /^a\.tfrecord: this is a TFRecord file .* give it as `records`$/);

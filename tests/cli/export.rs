@@ -11,8 +11,14 @@ use super::workplace::Workplace;
 use super::{Finished, json_lines, run, wgpu_bert, without_driver};
 
 const VOCABULARY: &str = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\n##é\n";
-const OF_HUGGING_FACE: [&str; 5] =
-    ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt"];
+const OF_HUGGING_FACE: [&str; 6] = [
+    "SHA256SUMS",
+    "config.json",
+    "model.safetensors",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+];
 
 /// A place with a small model in the folder `model`.
 struct Exporter {
@@ -122,6 +128,12 @@ fn a_run_and_its_checkpoints_are_exported_without_what_only_training_needs() {
     assert!(exporter.load("final").tensors != exporter.load("earlier").tensors);
     let asked = run(&mut wgpu_bert(&["fill-mask", "--model", &exporter.place.path("final"), "the [MASK]"]));
     assert_eq!(asked.code, Some(0), "{}", asked.stderr);
+    let weights = exporter.place.path("final/model.safetensors");
+    let mut bytes = fs::read(&weights).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&weights, bytes).unwrap();
+    let asked = run(&mut wgpu_bert(&["fill-mask", "--model", &exporter.place.path("final"), "the [MASK]"]));
+    assert!(asked.code == Some(2) && asked.stderr.contains("is damaged"), "{}", asked.stderr);
 
     let finished = exporter.export("model", "onnx", "deep/onnx", &["--json"]);
     succeeds(&finished, &["onnx/model.onnx"]);

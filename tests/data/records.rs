@@ -140,7 +140,7 @@ fn damage_is_told_by_record_and_byte() {
     assert!(matches!(error, Error::NoRecords { .. }), "{error}");
     let error =
         read_records("cut.gz", &golden("plain.tfrecord.gz")[..1000], true).expect_err("a cut gzip file");
-    assert!(matches!(error, Error::BadGzip { .. }), "{error}");
+    assert!(matches!(error, Error::BadRecordsGzip { .. }), "{error}");
     let error = read_records("text", b"In the beginning God created the heaven", true).expect_err("text");
     assert_eq!(
         error.to_string(),

@@ -4,7 +4,8 @@ import type { RecordSource, TextSource } from "./data-types.js";
 import { OptionError } from "./option-error.js";
 import type { EvaluationSource } from "./evaluation-types.js";
 import type { Given } from "./protocol.js";
-import type { PretrainOptions, Strategy } from "./types.js";
+import type { Strategy } from "./strategy-types.js";
+import type { PretrainOptions } from "./types.js";
 
 /** Options are an object: of anything else, a list say, none would be found, and all pass for not given. */
 export function checkOptions<T extends object>(options: T, field = "options"): T {

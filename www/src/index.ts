@@ -15,25 +15,15 @@ import { WorkerData } from "./pretraining-data.js";
 import { reading } from "./reading.js";
 import type { StepOptions } from "./protocol.js";
 import { WorkerRun } from "./training-run.js";
-import type {
-  Model,
-  PretrainOptions,
-  RunPlan,
-  SavedRun,
-  SelfTestOptions,
-  SelfTestReport,
-  StepMeasurement,
-  Strategy,
-  StrategyName,
-  Survey,
-  TrainingRun,
-} from "./types.js";
+import type { SelfTestOptions, SelfTestReport, Strategy, StrategyName, Survey } from "./strategy-types.js";
+import type { Model, PretrainOptions, RunPlan, SavedRun, StepMeasurement, TrainingRun } from "./types.js";
 
 export { OptionError } from "./option-error.js";
 export { StrategyError } from "./strategy-error.js";
 export type { StrategyErrorReason } from "./strategy-error.js";
 export type * from "./data-types.js";
 export type * from "./evaluation-types.js";
+export type * from "./strategy-types.js";
 export type * from "./types.js";
 
 /** Tells what there is to compute on, and why there is nothing. */

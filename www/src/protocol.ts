@@ -2,6 +2,7 @@
 import type { DataOptions, DataReport, Example, ReadingOptions, RecordSource, TextSource, VocabularyOptions } from "./data-types.js";
 import type { BestEvaluation, Evaluation, EvaluationOptions, EvaluationSource } from "./evaluation-types.js";
 import type { StrategyErrorReason } from "./strategy-error.js";
+import type { SelfTestOptions, SelfTestReport, Strategy, Survey } from "./strategy-types.js";
 import type {
   Logs,
   MaskGuesses,
@@ -9,11 +10,7 @@ import type {
   PretrainOptions,
   RunPlan,
   SavedRun,
-  SelfTestOptions,
-  SelfTestReport,
   StepMeasurement,
-  Strategy,
-  Survey,
   TrainingEvent,
 } from "./types.js";
 

@@ -7,11 +7,11 @@ import { WorkerModel, fillMaskQuestion } from "./model.js";
 import { OptionError } from "./option-error.js";
 import type { CallbackPoint, Given, RunOptions } from "./protocol.js";
 import { askToPersist, tellStorage } from "./storage.js";
+import type { Strategy } from "./strategy-types.js";
 import type {
   FillMaskOptions,
   MaskGuesses,
   PretrainOptions,
-  Strategy,
   TrainingEvent,
   TrainingResult,
   TrainingRun,

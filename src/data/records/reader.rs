@@ -141,7 +141,7 @@ impl<'a> RecordReader<'a> {
 
     fn failed(&self, error: io::Error) -> Error {
         match self.is_gzip {
-            true => Error::BadGzip { origin: self.origin.clone(), error },
+            true => Error::BadRecordsGzip { origin: self.origin.clone(), error },
             false => Error::Read { path: self.origin.clone().into(), error },
         }
     }
