@@ -37,6 +37,7 @@ impl StrategyError {
                  --adapter (`wgpu-bert devices` lists them)."
                     .into()
             }
+            Self::NoSuchKernels { .. } => "choose among those, or leave the choice to the adapter.".into(),
             Self::Unsupported { instead, .. } => format!("{instead}."),
         }
     }

@@ -47,7 +47,8 @@ impl Strategy {
     /// Open the strategy's device.
     ///
     /// # Errors
-    /// [`StrategyError::DeviceRefused`] when the driver says no.
+    /// [`StrategyError::DeviceRefused`] when the driver says no, [`StrategyError::NoSuchKernels`] when the adapter cannot
+    /// run those of the options.
     pub async fn open(&self, options: DeviceOptions) -> Result<Gpu, StrategyError> {
         open(&self.adapter, options).await
     }
@@ -144,6 +145,14 @@ impl Strategy {
 }
 
 async fn open(adapter: &AdapterReport, options: DeviceOptions) -> Result<Gpu, StrategyError> {
+    let (wanted, families) = (options.kernels_on(adapter).products, adapter.families());
+    if !families.contains(&wanted) {
+        return Err(StrategyError::NoSuchKernels {
+            adapter: adapters::describe(adapter),
+            wanted: wanted.name(),
+            available: families.iter().map(|family| family.name()).collect(),
+        });
+    }
     Gpu::open(adapter, options).await.map_err(|error| StrategyError::DeviceRefused {
         adapter: adapters::describe(adapter),
         message: match error {

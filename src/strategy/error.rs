@@ -44,6 +44,15 @@ pub enum StrategyError {
         /// The driver's words.
         message: String,
     },
+    /// The adapter cannot run the kernels asked for.
+    NoSuchKernels {
+        /// The adapter.
+        adapter: String,
+        /// What was asked for.
+        wanted: &'static str,
+        /// What it can run.
+        available: Vec<&'static str>,
+    },
     /// A strategy that exists, but not here.
     Unsupported {
         /// Its name.
@@ -74,7 +83,7 @@ impl StrategyError {
             Self::AdapterNotFound { .. } | Self::AdapterAmbiguous { .. } | Self::AdapterUnusable { .. } => {
                 "no_adapter"
             }
-            Self::DeviceRefused { .. } => "device_refused",
+            Self::DeviceRefused { .. } | Self::NoSuchKernels { .. } => "device_refused",
             Self::Unsupported { .. } | Self::Unknown { .. } => "unsupported_strategy",
         }
     }
@@ -99,6 +108,9 @@ impl StrategyError {
             }
             Self::DeviceRefused { adapter, message } => {
                 format!("Adapter {adapter} is there, but its driver opened no device: {message}.")
+            }
+            Self::NoSuchKernels { adapter, wanted, available } => {
+                format!("Adapter {adapter} cannot run the {wanted} kernels, but {}.", available.join(", "))
             }
             Self::Unsupported { name, .. } => format!("The strategy \"{name}\" is not available."),
             Self::Unknown { name } => format!(

@@ -1,7 +1,9 @@
 //! Surveys made by hand, and what is derived from them.
 
 use super::*;
-use crate::gpu::{Absence, AbsenceCause, AdapterKind, AdapterReport, Browser, Survey};
+use crate::gpu::{
+    Absence, AbsenceCause, AdapterKind, AdapterReport, Browser, DeviceOptions, KernelFamily, Survey,
+};
 
 fn survey(adapters: &[(&str, &str, AdapterKind)]) -> Survey {
     let report = |(index, &(name, backend, kind)): (usize, &(&str, &str, AdapterKind))| AdapterReport {
@@ -250,6 +252,15 @@ fn a_device_that_does_not_open_is_told_by_adapter() {
     let error = pollster::block_on(strategy.open(Default::default())).unwrap_err();
     assert_eq!(error.reason(), "device_refused");
     assert!(error.to_string().contains("0: NVIDIA GeForce RTX 3080 (vulkan, discrete GPU)"), "{error}");
+}
+
+#[test]
+fn kernels_that_an_adapter_cannot_run_are_told_with_those_it_can() {
+    let strategy = auto(&survey(&[NVIDIA])).unwrap();
+    let options = DeviceOptions { family: Some(KernelFamily::Subgroup), ..DeviceOptions::default() };
+    let error = pollster::block_on(strategy.open(options)).unwrap_err().to_string();
+    assert!(error.contains("cannot run the subgroup kernels, but register, workgroup, tile"), "{error}");
+    assert!(!error.contains("driver"), "{error}");
 }
 
 #[test]
