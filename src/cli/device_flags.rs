@@ -58,6 +58,8 @@ enum Kernels {
     Subgroup,
     /// For SwiftShader and GPUs: larger tiles in registers
     Tile,
+    /// For software adapters without subgroups: larger tiles in registers, of operands in textures
+    Texture,
     /// For GPUs: tiles in workgroup memory
     Workgroup,
 }
@@ -90,6 +92,7 @@ impl DeviceFlags {
             Kernels::Register => KernelFamily::Register,
             Kernels::Subgroup => KernelFamily::Subgroup,
             Kernels::Tile => KernelFamily::Tile,
+            Kernels::Texture => KernelFamily::Texture,
             Kernels::Workgroup => KernelFamily::Workgroup,
         });
         DeviceOptions { family, runtime_checks: self.runtime_checks, ..DeviceOptions::default() }

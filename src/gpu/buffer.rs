@@ -1,4 +1,4 @@
-//! A buffer with an owner.
+//! Buffers and textures with an owner.
 
 use std::ops::Deref;
 
@@ -15,6 +15,15 @@ impl Deref for OwnedBuffer {
 }
 
 impl Drop for OwnedBuffer {
+    fn drop(&mut self) {
+        self.0.destroy();
+    }
+}
+
+/// A texture likewise.
+pub(super) struct OwnedTexture(pub wgpu::Texture);
+
+impl Drop for OwnedTexture {
     fn drop(&mut self) {
         self.0.destroy();
     }

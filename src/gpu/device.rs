@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use super::buffer::OwnedBuffer;
+use super::buffer::{OwnedBuffer, OwnedTexture};
+use super::plan::{TEXTURE_ROW_BYTES, Tensor};
 use super::time::sleep;
 use super::{AdapterReport, GpuError, Kernel, KernelFamily, Kernels, Precision};
 
@@ -31,6 +32,8 @@ const LOSS_IS_TOLD: Duration = Duration::from_secs(if cfg!(target_family = "wasm
 pub struct Created {
     /// Buffers.
     pub buffers: u64,
+    /// Textures.
+    pub textures: u64,
     /// Bind groups.
     pub bind_groups: u64,
     /// Compute pipelines.
@@ -58,6 +61,8 @@ pub struct Gpu {
     pub adapter: AdapterReport,
     /// Which kernels its ops use.
     pub kernels: Kernels,
+    /// Does it tell what is done when it is given work, and else late?
+    pub(super) tells_when_given_work: bool,
     runtime_checks: bool,
     failure: Arc<Mutex<Failure>>,
     modules: Mutex<HashMap<ModuleKey, wgpu::ShaderModule>>,
@@ -119,6 +124,7 @@ impl Gpu {
             queue,
             adapter: adapter.clone(),
             kernels,
+            tells_when_given_work: AdapterReport::tell_when_given_work(),
             runtime_checks: options.runtime_checks,
             failure,
             modules: Mutex::default(),
@@ -191,6 +197,26 @@ impl Gpu {
         let descriptor =
             wgpu::BufferDescriptor { label: Some(name), size: bytes, usage, mapped_at_creation: false };
         OwnedBuffer(self.device.create_buffer(&descriptor))
+    }
+
+    /// A texture of four f32 in a texel that kernels can read.
+    pub(super) fn texture(&self, name: &str, bytes: u64) -> OwnedTexture {
+        lock(&self.created).textures += 1;
+        let size = wgpu::Extent3d {
+            width: Tensor::TEXTURE_WIDTH as u32,
+            height: bytes.div_ceil(TEXTURE_ROW_BYTES) as u32,
+            depth_or_array_layers: 1,
+        };
+        OwnedTexture(self.device.create_texture(&wgpu::TextureDescriptor {
+            label: Some(name),
+            size,
+            mip_level_count: 1,
+            sample_count: 1,
+            dimension: wgpu::TextureDimension::D2,
+            format: wgpu::TextureFormat::Rgba32Float,
+            usage: wgpu::TextureUsages::STORAGE_BINDING | wgpu::TextureUsages::COPY_DST,
+            view_formats: &[],
+        }))
     }
 
     pub(super) fn bind_group(&self, descriptor: &wgpu::BindGroupDescriptor) -> wgpu::BindGroup {

@@ -15,6 +15,9 @@ pub enum KernelFamily {
     /// As [`Register`](Self::Register), but with larger tiles, read four words at a time. For SwiftShader and GPUs;
     /// llvmpipe takes seconds to compile them.
     Tile,
+    /// As [`Register`](Self::Register), but with larger tiles, of operands that are copied into textures and read from
+    /// there. For llvmpipe in browsers, which have no subgroups.
+    Texture,
     /// A workgroup shares tiles through workgroup memory.
     Workgroup,
 }
@@ -26,6 +29,7 @@ impl KernelFamily {
             Self::Register => "register",
             Self::Subgroup => "subgroup",
             Self::Tile => "tile",
+            Self::Texture => "texture",
             Self::Workgroup => "workgroup",
         }
     }
@@ -53,8 +57,10 @@ pub struct Kernels {
 impl From<KernelFamily> for Kernels {
     fn from(family: KernelFamily) -> Self {
         let rows = match family {
-            KernelFamily::Register | KernelFamily::Subgroup | KernelFamily::Tile => RowKernels::Invocation,
             KernelFamily::Workgroup => RowKernels::Workgroup,
+            KernelFamily::Register | KernelFamily::Subgroup | KernelFamily::Tile | KernelFamily::Texture => {
+                RowKernels::Invocation
+            }
         };
         Self { products: family, rows }
     }
@@ -67,6 +73,7 @@ impl Kernels {
             true => KernelFamily::Workgroup,
             false if adapter.has_subgroups_of_8 => KernelFamily::Subgroup,
             false if adapter.is_swiftshader() => KernelFamily::Tile,
+            false if adapter.has_readable_textures => KernelFamily::Texture,
             false => KernelFamily::Register,
         })
     }
@@ -81,6 +88,9 @@ impl AdapterReport {
         }
         if self.kind.is_gpu() || self.is_swiftshader() {
             families.push(KernelFamily::Tile);
+        }
+        if self.has_readable_textures {
+            families.push(KernelFamily::Texture);
         }
         families
     }

@@ -28,15 +28,17 @@ pub struct PlannedBuffer {
 pub struct MemoryPlan {
     /// The buffers of its tensors.
     pub buffers: Vec<PlannedBuffer>,
+    /// The textures that its products read, shared likewise.
+    pub textures: Vec<PlannedBuffer>,
     /// Bytes of one more buffer, which holds the parameters of all dispatches.
     pub params: u64,
-    /// For each storage of the plan its buffer; none for what belongs to another program.
+    /// For each storage of the plan its buffer or texture; none for what belongs to another program.
     pub(super) place: Vec<Option<usize>>,
 }
 
 impl MemoryPlan {
     pub(super) fn new(plan: &Plan, max_buffer: u64, max_binding: u64) -> Result<Self, GpuError> {
-        for storage in plan.storages.iter().filter(|s| !matches!(s.kind, Kind::Imported(_))) {
+        for storage in plan.storages.iter().filter(|s| !matches!(s.kind, Kind::Imported(_) | Kind::Texture)) {
             let limits = [("maxStorageBufferBindingSize", max_binding), ("maxBufferSize", max_buffer)];
             for (limit_name, limit) in limits {
                 if storage.bytes > limit {
@@ -46,43 +48,16 @@ impl MemoryPlan {
             }
         }
         let params = plan.params_bytes();
-        let mut memory = Self { buffers: Vec::new(), params, place: vec![None; plan.storages.len()] };
+        let mut memory =
+            Self { buffers: vec![], textures: vec![], params, place: vec![None; plan.storages.len()] };
         for (i, storage) in plan.storages.iter().enumerate().filter(|(_, s)| s.kind == Kind::Persistent) {
             memory.place[i] = Some(memory.buffers.len());
             let tensors = vec![PlannedTensor { name: storage.name.clone(), bytes: storage.bytes }];
             memory.buffers.push(PlannedBuffer { tensors, bytes: storage.bytes, shared: false });
         }
-        memory.share_by_lifetime(plan);
+        share_by_lifetime(plan, &Kind::Transient, &mut memory.buffers, &mut memory.place);
+        share_by_lifetime(plan, &Kind::Texture, &mut memory.textures, &mut memory.place);
         Ok(memory)
-    }
-
-    /// Each transient tensor, in the order of first use, takes the free buffer that fits best, or grows the
-    /// largest free one, or opens a new one. Tensors of one command never share: their lifetimes meet there.
-    fn share_by_lifetime(&mut self, plan: &Plan) {
-        let mut free_after: Vec<(usize, usize)> = Vec::new(); // (buffer, last command that uses it)
-        for (storage, first, last) in lifetimes(plan) {
-            let bytes = plan.storages[storage].bytes;
-            let free = free_after.iter_mut().filter(|(_, busy_until)| *busy_until < first);
-            let best = free.min_by_key(|(buffer, _)| {
-                let size = self.buffers[*buffer].bytes;
-                if size >= bytes { (0, size - bytes) } else { (1, bytes - size) }
-            });
-            let buffer = match best {
-                Some((buffer, busy_until)) => {
-                    *busy_until = last;
-                    *buffer
-                }
-                None => {
-                    free_after.push((self.buffers.len(), last));
-                    self.buffers.push(PlannedBuffer { tensors: Vec::new(), bytes: 0, shared: true });
-                    self.buffers.len() - 1
-                }
-            };
-            self.place[storage] = Some(buffer);
-            self.buffers[buffer].bytes = self.buffers[buffer].bytes.max(bytes);
-            let name = plan.storages[storage].name.clone();
-            self.buffers[buffer].tensors.push(PlannedTensor { name, bytes });
-        }
     }
 
     /// The error of an adapter that had no room for these buffers, whatever its limits promised.
@@ -90,8 +65,8 @@ impl MemoryPlan {
         GpuError::OutOfMemory {
             adapter: adapter.into(),
             bytes: self.bytes(),
-            buffers: self.buffers.len() + 1,
-            largest: self.buffers.iter().map(|buffer| buffer.bytes).max().unwrap_or(0),
+            buffers: self.buffers.len() + self.textures.len() + 1,
+            largest: self.buffers.iter().chain(&self.textures).map(|buffer| buffer.bytes).max().unwrap_or(0),
         }
     }
 
@@ -124,9 +99,27 @@ impl MemoryPlan {
         Some(places)
     }
 
+    /// The same for its textures.
+    pub(super) fn textures_within(&self, others: &Self) -> Option<Vec<usize>> {
+        let largest_first = |memory: &Self| {
+            let mut all: Vec<_> = (0..memory.textures.len()).collect();
+            all.sort_by_key(|index| std::cmp::Reverse(memory.textures[*index].bytes));
+            all
+        };
+        let (own, theirs) = (largest_first(self), largest_first(others));
+        let fits =
+            |(own, theirs): (&usize, &usize)| self.textures[*own].bytes <= others.textures[*theirs].bytes;
+        if own.len() > theirs.len() || !own.iter().zip(&theirs).all(fits) {
+            return None;
+        }
+        let mut places = vec![0; own.len()];
+        own.into_iter().zip(theirs).for_each(|(own, theirs)| places[own] = theirs);
+        Some(places)
+    }
+
     /// Bytes of all buffers together.
     pub fn bytes(&self) -> u64 {
-        self.params + self.buffers.iter().map(|b| b.bytes).sum::<u64>()
+        self.params + self.buffers.iter().chain(&self.textures).map(|b| b.bytes).sum::<u64>()
     }
 
     /// The buffer in which a tensor of the plan lies, by its number; none for what belongs to another program.
@@ -135,13 +128,48 @@ impl MemoryPlan {
     }
 }
 
-/// Transient storages with the first and last command that names them, in order of first use.
-fn lifetimes(plan: &Plan) -> Vec<(usize, usize, usize)> {
+/// Each transient tensor of a kind, in the order of first use, takes the free buffer that fits best, or grows the
+/// largest free one, or opens a new one. Tensors of one command never share: their lifetimes meet there.
+fn share_by_lifetime(
+    plan: &Plan,
+    kind: &Kind,
+    buffers: &mut Vec<PlannedBuffer>,
+    place: &mut [Option<usize>],
+) {
+    let mut free_after: Vec<(usize, usize)> = Vec::new(); // (buffer, last command that uses it)
+    for (storage, first, last) in lifetimes(plan, kind) {
+        let bytes = plan.storages[storage].bytes;
+        let free = free_after.iter_mut().filter(|(_, busy_until)| *busy_until < first);
+        let best = free.min_by_key(|(buffer, _)| {
+            let size = buffers[*buffer].bytes;
+            if size >= bytes { (0, size - bytes) } else { (1, bytes - size) }
+        });
+        let buffer = match best {
+            Some((buffer, busy_until)) => {
+                *busy_until = last;
+                *buffer
+            }
+            None => {
+                free_after.push((buffers.len(), last));
+                buffers.push(PlannedBuffer { tensors: Vec::new(), bytes: 0, shared: true });
+                buffers.len() - 1
+            }
+        };
+        place[storage] = Some(buffer);
+        buffers[buffer].bytes = buffers[buffer].bytes.max(bytes);
+        let name = plan.storages[storage].name.clone();
+        buffers[buffer].tensors.push(PlannedTensor { name, bytes });
+    }
+}
+
+/// Transient storages of a kind with the first and last command that names them, in order of first use.
+fn lifetimes(plan: &Plan, kind: &Kind) -> Vec<(usize, usize, usize)> {
     let mut span: Vec<Option<(usize, usize)>> = vec![None; plan.storages.len()];
     for (at, command) in plan.commands.iter().enumerate() {
         let tensors = match command {
             Command::Dispatch(dispatch) => dispatch.bindings.iter().map(|(_, t)| *t).collect(),
             Command::Clear(tensor) => vec![*tensor],
+            Command::Copy { from, to } => vec![*from, *to],
         };
         for tensor in tensors {
             let (first, _) = span[tensor.storage].unwrap_or((at, at));
@@ -152,7 +180,7 @@ fn lifetimes(plan: &Plan) -> Vec<(usize, usize, usize)> {
     let mut lives: Vec<_> = span
         .into_iter()
         .enumerate()
-        .filter(|(storage, _)| plan.storages[*storage].kind == Kind::Transient)
+        .filter(|(storage, _)| plan.storages[*storage].kind == *kind)
         .filter_map(|(storage, span)| span.map(|(first, last)| (storage, first, last)))
         .collect();
     lives.sort_by_key(|(storage, first, _)| (*first, *storage));

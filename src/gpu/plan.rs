@@ -55,6 +55,9 @@ impl Tensor {
     /// multiple of everywhere.
     pub const ALIGNMENT_WORDS: usize = 64;
 
+    /// Texels of four numbers in a row of a texture.
+    pub const TEXTURE_WIDTH: usize = 1024;
+
     /// Number of elements.
     pub fn len(&self) -> usize {
         self.len as usize
@@ -80,6 +83,21 @@ impl Tensor {
         (self.offset / 4) as usize
     }
 
+    /// Rows of a texture that holds it. Drivers give memory to four rows at a time.
+    pub(super) fn texture_rows(&self) -> usize {
+        (self.len() / 4).div_ceil(Self::TEXTURE_WIDTH).next_multiple_of(4)
+    }
+
+    /// Is it small enough for a texture, as large as they may be everywhere?
+    pub fn fits_texture(&self) -> bool {
+        self.texture_rows() <= MAX_TEXTURE_ROWS
+    }
+
+    fn overlaps(&self, other: &Tensor) -> bool {
+        let ends_before = |a: &Tensor, b: &Tensor| a.offset + a.bytes() <= b.offset;
+        self.storage == other.storage && !ends_before(self, other) && !ends_before(other, self)
+    }
+
     /// Where in another one it starts, if it is part of it.
     pub(crate) fn start_in(&self, whole: &Tensor) -> Option<usize> {
         let start = self.first_word().checked_sub(whole.first_word())?;
@@ -102,12 +120,18 @@ impl Tensor {
 
 pub(super) const ALIGNMENT_WORDS: usize = Tensor::ALIGNMENT_WORDS;
 
+/// Bytes of a texture's row.
+pub(super) const TEXTURE_ROW_BYTES: u64 = Tensor::TEXTURE_WIDTH as u64 * 16;
+
+/// Rows that a texture may have everywhere (`maxTextureDimension2D`).
+const MAX_TEXTURE_ROWS: usize = 8192;
+
 /// One dispatch of a kernel.
 #[derive(Debug, Clone)]
 pub struct Dispatch {
     /// What runs.
     pub kernel: Kernel,
-    /// Storage bindings: number in the shader (0 is the uniforms') and tensor.
+    /// Bindings of buffers and textures: number in the shader (0 is the uniforms') and tensor.
     pub bindings: Vec<(u32, Tensor)>,
     /// The words of the shader's `Params`, bound as the uniform at 0; at most 64.
     pub params: Vec<u32>,
@@ -119,6 +143,11 @@ pub struct Dispatch {
 pub(super) enum Command {
     Dispatch(Dispatch),
     Clear(Tensor),
+    /// A tensor into a texture.
+    Copy {
+        from: Tensor,
+        to: Tensor,
+    },
 }
 
 impl Command {
@@ -126,7 +155,7 @@ impl Command {
     pub fn kernel(&self) -> Option<&Kernel> {
         match self {
             Self::Dispatch(dispatch) => Some(&dispatch.kernel),
-            Self::Clear(_) => None,
+            Self::Clear(_) | Self::Copy { .. } => None,
         }
     }
 }
@@ -137,6 +166,8 @@ pub(super) enum Kind {
     Persistent,
     /// Lives from the first command that names it to the last; shares its buffer with others.
     Transient,
+    /// As a transient one, but in a texture.
+    Texture,
     /// Belongs to another program.
     Imported(wgpu::Buffer),
 }
@@ -159,12 +190,15 @@ pub struct Plan {
     pub kernels: Kernels,
     pub(super) storages: Vec<Storage>,
     pub(super) commands: Vec<Command>,
+    /// Tensors and the textures that hold what they hold.
+    textures: Vec<(Tensor, Tensor)>,
 }
 
 impl Plan {
     /// An empty plan for these kernels, or for those of one family.
     pub fn new(kernels: impl Into<Kernels>) -> Self {
-        Self { kernels: kernels.into(), storages: Vec::new(), commands: Vec::new() }
+        let (storages, commands, textures) = Default::default();
+        Self { kernels: kernels.into(), storages, commands, textures }
     }
 
     fn storage(&mut self, name: &str, len: usize, precision: Precision, kind: Kind) -> Tensor {
@@ -214,17 +248,40 @@ impl Plan {
         Tensor { offset: range.offset, ..tensor }
     }
 
+    /// The numbers of a tensor as a texture: four in a texel, [`TEXTURE_WIDTH`](Tensor::TEXTURE_WIDTH) texels in a row.
+    /// Appends a copy, unless the dispatch before was given the same.
+    ///
+    /// # Panics
+    /// When the tensor is too large for a texture, holds less than a texel or is not of f32: a mistake in an op.
+    pub fn texture(&mut self, tensor: Tensor) -> Tensor {
+        assert!(tensor.precision == Precision::F32 && tensor.len() >= 4, "no tensor for a texture");
+        assert!(tensor.fits_texture(), "a tensor too large for a texture");
+        if let Some((_, texture)) = self.textures.iter().find(|(source, _)| *source == tensor) {
+            return *texture;
+        }
+        let name = self.storages[tensor.storage].name.clone();
+        let words = tensor.texture_rows() * Tensor::TEXTURE_WIDTH * 4;
+        let storage = self.storage(&name, words, Precision::F32, Kind::Texture);
+        let texture = Tensor { len: tensor.len / 4 * 4, ..storage };
+        self.commands.push(Command::Copy { from: tensor, to: texture });
+        self.textures.push((tensor, texture));
+        texture
+    }
+
     /// Append a dispatch.
     ///
     /// # Panics
     /// When it has more parameters than fit (64 words) or no workgroups: a mistake in an op.
     pub fn dispatch(&mut self, dispatch: Dispatch) {
         assert!(dispatch.params.len() <= ALIGNMENT_WORDS && dispatch.groups.iter().all(|g| *g > 0));
+        let is_bound = |tensor: &Tensor| dispatch.bindings.iter().any(|(_, bound)| bound.overlaps(tensor));
+        self.textures.retain(|(source, texture)| is_bound(texture) && !is_bound(source));
         self.commands.push(Command::Dispatch(dispatch));
     }
 
     /// Append a command that fills a tensor with zeros.
     pub fn clear(&mut self, tensor: Tensor) {
+        self.textures.retain(|(source, _)| !source.overlaps(&tensor));
         self.commands.push(Command::Clear(tensor));
     }
 
@@ -250,7 +307,8 @@ impl Plan {
     }
 
     /// Bytes that the dispatches are given to read and write, each tensor once per dispatch that it is bound to: a table
-    /// of which a kernel reads some rows counts as a whole, and what is updated in place once.
+    /// of which a kernel reads some rows counts as a whole, and what is updated in place once. Copies into textures read
+    /// and write, too.
     pub fn moved_bytes(&self) -> u64 {
         let bound = |command: &Command| match command {
             Command::Dispatch(dispatch) => {
@@ -258,6 +316,7 @@ impl Plan {
                 tensors.iter().map(|tensor| tensor.bytes()).sum::<u64>()
             }
             Command::Clear(tensor) => tensor.bytes(),
+            Command::Copy { to, .. } => 2 * to.bytes(),
         };
         self.commands.iter().map(bound).sum()
     }
@@ -268,7 +327,9 @@ impl Plan {
             |plan: &Self| plan.storages.iter().filter_map(|s| s.content.clone()).collect::<Vec<_>>();
         let [own, theirs] = [self, whole].map(|plan| plan.memory(u64::MAX, u64::MAX));
         let (Ok(own), Ok(theirs)) = (own, theirs) else { return false };
-        own.within(&theirs).is_some() && contents(self) == contents(whole)
+        own.within(&theirs).is_some()
+            && own.textures_within(&theirs).is_some()
+            && contents(self) == contents(whole)
     }
 
     /// Lay the tensors into buffers.
@@ -277,5 +338,41 @@ impl Plan {
     /// [`GpuError::TooLarge`] names the first tensor that exceeds a limit of the adapter.
     pub fn memory(&self, max_buffer_size: u64, max_binding_size: u64) -> Result<MemoryPlan, GpuError> {
         MemoryPlan::new(self, max_buffer_size, max_binding_size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::KernelFamily;
+    use super::*;
+
+    fn bind(plan: &mut Plan, tensors: &[Tensor]) {
+        let shader = Shader { name: "none", source: "" };
+        plan.dispatch(Dispatch {
+            kernel: Kernel { shader, entry: "main", constants: vec![], types: vec![] },
+            bindings: tensors.iter().enumerate().map(|(i, t)| (i as u32 + 1, *t)).collect(),
+            params: vec![],
+            groups: [1, 1],
+        });
+    }
+
+    #[test]
+    fn dispatches_in_a_row_share_a_texture_until_its_tensor_is_bound() {
+        let mut plan = Plan::new(KernelFamily::Texture);
+        let [x, y] = ["x", "y"].map(|name| plan.transient(name, 10_000));
+        let first = plan.texture(x);
+        bind(&mut plan, &[first, y]);
+        assert_eq!(plan.texture(x), first);
+        bind(&mut plan, &[first, x]);
+        let second = plan.texture(x);
+        assert_ne!(second, first, "x may have been written");
+        bind(&mut plan, &[second, y]);
+        bind(&mut plan, &[y]);
+        let third = plan.texture(x);
+        assert_ne!(third, second, "it would have to be kept");
+        plan.clear(x);
+        assert_ne!(plan.texture(x), third);
+        let memory = plan.memory(1 << 20, 1 << 20).unwrap();
+        assert_eq!(memory.textures.iter().map(|texture| texture.bytes).collect::<Vec<_>>(), [4 * 16_384]);
     }
 }

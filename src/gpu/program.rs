@@ -1,7 +1,7 @@
 //! A plan with its buffers, pipelines and bind groups: encoded again for every step, creating nothing.
 
-use super::buffer::OwnedBuffer;
-use super::plan::{ALIGNMENT_WORDS, Command, Kind, Plan, Tensor};
+use super::buffer::{OwnedBuffer, OwnedTexture};
+use super::plan::{ALIGNMENT_WORDS, Command, Kind, Plan, TEXTURE_ROW_BYTES, Tensor};
 use super::{Gpu, GpuError, MemoryPlan, PlannedBuffer, Precision};
 
 /// A range of a buffer on the device.
@@ -18,22 +18,55 @@ pub struct BufferRange {
 enum Step {
     Dispatch { pipeline: wgpu::ComputePipeline, bind_group: wgpu::BindGroup, groups: [u32; 2] },
     Clear(BufferRange),
+    Copy { from: BufferRange, to: wgpu::Texture },
+}
+
+impl Step {
+    /// Append what runs in no pass.
+    fn encode_transfer(&self, encoder: &mut wgpu::CommandEncoder) {
+        match self {
+            Self::Dispatch { .. } => {}
+            Self::Clear(range) => encoder.clear_buffer(&range.buffer, range.offset, Some(range.bytes)),
+            Self::Copy { from, to } => encode_copy(encoder, from, to),
+        }
+    }
+}
+
+/// Where a storage of the plan lies.
+enum Place {
+    Buffer(wgpu::Buffer),
+    Texture(wgpu::Texture, wgpu::TextureView),
+}
+
+impl Place {
+    /// The binding of a tensor that lies here.
+    fn resource(&self, tensor: &Tensor) -> wgpu::BindingResource<'_> {
+        match self {
+            Self::Buffer(buffer) => wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                buffer,
+                offset: tensor.offset,
+                size: wgpu::BufferSize::new(tensor.bytes()),
+            }),
+            Self::Texture(_, view) => wgpu::BindingResource::TextureView(view),
+        }
+    }
 }
 
 /// A compiled [`Plan`].
 pub struct Program {
     buffers: Vec<OwnedBuffer>,
+    textures: Vec<OwnedTexture>,
     /// Parameters of the dispatches.
     _params: OwnedBuffer,
     /// Which of the buffers hold constants.
     constants: Vec<usize>,
-    places: Vec<wgpu::Buffer>,
+    places: Vec<Place>,
     steps: Vec<Step>,
     memory: MemoryPlan,
 }
 
 impl Plan {
-    /// Allocate the plan's buffers (zeroed, but for constants) and create its pipelines and bind groups.
+    /// Allocate the plan's buffers (zeroed, but for constants) and textures, and create its pipelines and bind groups.
     ///
     /// # Errors
     /// [`GpuError::TooLarge`] and [`GpuError::NoShaderF16`] before anything is allocated; [`GpuError::OutOfMemory`] or
@@ -53,7 +86,9 @@ impl Plan {
             gpu.buffer(&names.join(","), planned.bytes, usage)
         };
         let buffers: Vec<_> = memory.buffers.iter().map(buffer).collect();
-        let places = self.places(&memory, |index| &buffers[index]);
+        let texture = |planned: &PlannedBuffer| gpu.texture("operands", planned.bytes);
+        let textures: Vec<_> = memory.textures.iter().map(texture).collect();
+        let places = self.places(&memory, |index| &buffers[index], |index| &textures[index]);
         let params = self.write_params(gpu, memory.params);
         if out_of_memory.pop().await.is_some() {
             return Err(memory.out_of_memory(&adapter.name));
@@ -61,7 +96,7 @@ impl Plan {
         let constants = self.write_constants(gpu, &memory, &buffers);
         let steps = self.steps(gpu, &places, &params);
         gpu.check()?;
-        Ok(Program { buffers, _params: params, constants, places, steps, memory })
+        Ok(Program { buffers, textures, _params: params, constants, places, steps, memory })
     }
 
     /// The plan in the buffers of another one's program, which must live as long. It allocates its parameters only.
@@ -73,12 +108,16 @@ impl Plan {
     /// When it does not [fit](Plan::fits_into) there: a mistake in the caller.
     pub fn compile_within(&self, gpu: &Gpu, whole: &Program) -> Result<Program, GpuError> {
         let memory = self.memory(gpu.adapter.max_buffer_size, gpu.adapter.max_binding_size)?;
-        let within = memory.within(&whole.memory).expect("a plan that fits into the other");
-        let places = self.places(&memory, |index| &whole.buffers[within[index]]);
+        let fits = "a plan that fits into the other";
+        let within = memory.within(&whole.memory).expect(fits);
+        let textures = memory.textures_within(&whole.memory).expect(fits);
+        let buffer = |index: usize| &whole.buffers[within[index]];
+        let places = self.places(&memory, buffer, |index| &whole.textures[textures[index]]);
         let params = self.write_params(gpu, memory.params);
         let steps = self.steps(gpu, &places, &params);
         gpu.check()?;
-        Ok(Program { buffers: vec![], _params: params, constants: vec![], places, steps, memory })
+        let (buffers, textures, constants) = Default::default();
+        Ok(Program { buffers, textures, _params: params, constants, places, steps, memory })
     }
 
     fn write_constants(&self, gpu: &Gpu, memory: &MemoryPlan, buffers: &[OwnedBuffer]) -> Vec<usize> {
@@ -95,10 +134,16 @@ impl Plan {
         &self,
         memory: &MemoryPlan,
         buffer: impl Fn(usize) -> &'a OwnedBuffer,
-    ) -> Vec<wgpu::Buffer> {
+        texture: impl Fn(usize) -> &'a OwnedTexture,
+    ) -> Vec<Place> {
         let place = |(storage, place): (&super::plan::Storage, &Option<usize>)| match (&storage.kind, place) {
-            (Kind::Imported(buffer), _) => buffer.clone(),
-            (_, place) => buffer(place.unwrap_or(0)).0.clone(),
+            (Kind::Imported(buffer), _) => Place::Buffer(buffer.clone()),
+            (Kind::Texture, Some(place)) => {
+                let texture = texture(*place).0.clone();
+                let view = texture.create_view(&Default::default());
+                Place::Texture(texture, view)
+            }
+            (_, place) => Place::Buffer(buffer(place.unwrap_or(0)).0.clone()),
         };
         self.storages.iter().zip(&memory.place).map(place).collect()
     }
@@ -118,10 +163,14 @@ impl Plan {
         buffer
     }
 
-    fn steps(&self, gpu: &Gpu, places: &[wgpu::Buffer], params: &wgpu::Buffer) -> Vec<Step> {
+    fn steps(&self, gpu: &Gpu, places: &[Place], params: &wgpu::Buffer) -> Vec<Step> {
         let mut params_offset = 0;
         let mut step = |command: &Command| match command {
             Command::Clear(tensor) => Step::Clear(range(places, tensor)),
+            Command::Copy { from, to } => match &places[to.storage] {
+                Place::Texture(to, _) => Step::Copy { from: range(places, from), to: to.clone() },
+                Place::Buffer(_) => unreachable!("a plan copies into textures only"),
+            },
             Command::Dispatch(dispatch) => {
                 let pipeline = gpu.pipeline(&dispatch.kernel);
                 let uniform = wgpu::BufferBinding {
@@ -130,22 +179,13 @@ impl Plan {
                     size: wgpu::BufferSize::new(ALIGNMENT_WORDS as u64 * 4),
                 };
                 params_offset += ALIGNMENT_WORDS as u64 * 4;
-                let ranges: Vec<_> = dispatch
-                    .bindings
-                    .iter()
-                    .map(|(binding, tensor)| (*binding, range(places, tensor)))
-                    .collect();
                 let mut entries = vec![wgpu::BindGroupEntry {
                     binding: 0,
                     resource: wgpu::BindingResource::Buffer(uniform),
                 }];
-                entries.extend(ranges.iter().map(|(binding, range)| wgpu::BindGroupEntry {
+                entries.extend(dispatch.bindings.iter().map(|(binding, tensor)| wgpu::BindGroupEntry {
                     binding: *binding,
-                    resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
-                        buffer: &range.buffer,
-                        offset: range.offset,
-                        size: wgpu::BufferSize::new(range.bytes),
-                    }),
+                    resource: places[tensor.storage].resource(tensor),
                 }));
                 let bind_group = gpu.bind_group(&wgpu::BindGroupDescriptor {
                     label: Some(dispatch.kernel.entry),
@@ -159,8 +199,37 @@ impl Plan {
     }
 }
 
-fn range(places: &[wgpu::Buffer], tensor: &Tensor) -> BufferRange {
-    BufferRange { buffer: places[tensor.storage].clone(), offset: tensor.offset, bytes: tensor.bytes() }
+/// Copy a tensor's texels: whole rows of the texture first, then what is left.
+fn encode_copy(encoder: &mut wgpu::CommandEncoder, from: &BufferRange, to: &wgpu::Texture) {
+    let texels = (from.bytes / 16) as u32;
+    let (width, rows) = (to.width(), texels / to.width());
+    let mut copy = |y, width, height| {
+        if width == 0 || height == 0 {
+            return;
+        }
+        let layout = wgpu::TexelCopyBufferLayout {
+            offset: from.offset + u64::from(y) * TEXTURE_ROW_BYTES,
+            bytes_per_row: Some(TEXTURE_ROW_BYTES as u32),
+            rows_per_image: None,
+        };
+        let source = wgpu::TexelCopyBufferInfo { buffer: &from.buffer, layout };
+        let target =
+            wgpu::TexelCopyTextureInfo { origin: wgpu::Origin3d { x: 0, y, z: 0 }, ..to.as_image_copy() };
+        encoder.copy_buffer_to_texture(
+            source,
+            target,
+            wgpu::Extent3d { width, height, depth_or_array_layers: 1 },
+        );
+    };
+    copy(0, width, rows);
+    copy(rows, texels % width, 1);
+}
+
+fn range(places: &[Place], tensor: &Tensor) -> BufferRange {
+    let Place::Buffer(buffer) = &places[tensor.storage] else {
+        unreachable!("a texture has no range of a buffer")
+    };
+    BufferRange { buffer: buffer.clone(), offset: tensor.offset, bytes: tensor.bytes() }
 }
 
 impl Program {
@@ -181,8 +250,8 @@ impl Program {
     pub fn encode_range(&self, encoder: &mut wgpu::CommandEncoder, commands: std::ops::Range<usize>) {
         let mut steps = self.steps[commands].iter().peekable();
         while let Some(step) = steps.peek() {
-            if let Step::Clear(range) = step {
-                encoder.clear_buffer(&range.buffer, range.offset, Some(range.bytes));
+            if !matches!(step, Step::Dispatch { .. }) {
+                step.encode_transfer(encoder);
                 steps.next();
                 continue;
             }
@@ -205,7 +274,6 @@ impl Program {
         let mut dispatches = 0;
         for step in &self.steps {
             match step {
-                Step::Clear(range) => encoder.clear_buffer(&range.buffer, range.offset, Some(range.bytes)),
                 Step::Dispatch { pipeline, bind_group, groups: [x, y] } => {
                     let timestamp_writes = Some(timestamps(dispatches));
                     let descriptor = wgpu::ComputePassDescriptor { label: None, timestamp_writes };
@@ -215,6 +283,7 @@ impl Program {
                     pass.dispatch_workgroups(*x, *y, 1);
                     dispatches += 1;
                 }
+                transfer => transfer.encode_transfer(encoder),
             }
         }
     }

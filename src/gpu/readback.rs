@@ -1,11 +1,13 @@
 //! From the device to the host, without stalling the queue.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use super::buffer::OwnedBuffer;
+use super::time::sleep;
 use super::{BufferRange, Gpu, GpuError};
 
 #[derive(Default)]
@@ -14,8 +16,11 @@ struct State {
     waker: Option<Waker>,
 }
 
+/// How long to wait for Firefox to tell what is done before it is asked. Timers may not be any finer.
+const PATIENCE: Duration = Duration::from_millis(4);
+
 /// A buffer that is being mapped. Natively somebody must poll the device for it to finish: the future does.
-pub(super) struct Mapping<'a> {
+struct Mapping<'a> {
     gpu: &'a Gpu,
     pending: Pending,
 }
@@ -46,8 +51,23 @@ impl Pending {
         pending
     }
 
-    pub(super) fn finish(self, gpu: &Gpu) -> Mapping<'_> {
-        Mapping { gpu, pending: self }
+    /// Resolves when the buffer is mapped.
+    pub(super) async fn finish(self, gpu: &Gpu) -> Result<(), GpuError> {
+        let mut mapping = Mapping { gpu, pending: self };
+        if !gpu.tells_when_given_work {
+            return mapping.await;
+        }
+        loop {
+            let mut patience = pin!(sleep(PATIENCE));
+            let told = poll_fn(|context| match Pin::new(&mut mapping).poll(context) {
+                Poll::Ready(result) => Poll::Ready(Some(result)),
+                Poll::Pending => patience.as_mut().poll(context).map(|()| None),
+            });
+            match told.await {
+                Some(result) => return result,
+                None => drop(gpu.queue.submit([])),
+            }
+        }
     }
 
     fn take(&self, context: &Context<'_>) -> Option<Result<(), wgpu::BufferAsyncError>> {

@@ -72,6 +72,8 @@ pub struct AdapterReport {
     pub features: Vec<&'static str>,
     /// Can kernels use subgroups, always of 8 invocations? In a browser never: wgpu asks none for them.
     pub has_subgroups_of_8: bool,
+    /// Can kernels read storage textures of four f32 in a texel?
+    pub has_readable_textures: bool,
     /// The family whose matrix products are the fastest on it, where that was measured.
     pub fastest: Option<KernelFamily>,
     /// The adapter itself; none in a survey made by hand.
@@ -88,6 +90,11 @@ impl AdapterReport {
     pub fn precisions(&self) -> Vec<Precision> {
         let f16 = self.features.contains(&"shader-f16").then_some(Precision::F16);
         std::iter::once(Precision::F32).chain(f16).collect()
+    }
+
+    /// Do this platform's adapters tell what is done when they are given work, and else late?
+    pub(super) fn tell_when_given_work() -> bool {
+        platform::tell_when_given_work()
     }
 
     /// Is it the software adapter that Chromium brings along?
@@ -124,6 +131,7 @@ impl AdapterReport {
             features: features.iter().filter(|(f, _)| granted.contains(*f)).map(|(_, n)| *n).collect(),
             has_subgroups_of_8: granted.contains(wgpu::Features::SUBGROUP)
                 && (info.subgroup_min_size, info.subgroup_max_size) == (8, 8),
+            has_readable_textures: platform::has_readable_textures(&adapter),
             fastest: None,
             handle: Some(adapter),
         }
@@ -145,6 +153,7 @@ impl AdapterReport {
             max_invocations: 256,
             features: Vec::new(),
             has_subgroups_of_8: false,
+            has_readable_textures: false,
             fastest: None,
             handle: None,
         }

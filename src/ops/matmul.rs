@@ -10,11 +10,17 @@ const SUBGROUP_SHADER: Shader =
 const TILE_SHADER: Shader =
     Shader { name: "matmul_tile", source: include_str!("../../shaders/matmul_tile.wgsl") };
 
+const TEXTURE_SHADER: Shader =
+    Shader { name: "matmul_texture", source: include_str!("../../shaders/matmul_texture.wgsl") };
+
 /// Invocations of a workgroup of the register kernel.
 const REGISTER_WORKGROUP: usize = 32;
 
 /// Invocations of a workgroup of the tile kernel.
 const TILE_WORKGROUP: usize = 8;
+
+/// Invocations of a workgroup of the texture kernel.
+const TEXTURE_WORKGROUP: usize = 32;
 
 /// Rows and columns of the tile kernel's tiles; smaller products leave too much of them unused.
 const TILE: usize = 16;
@@ -96,13 +102,32 @@ pub struct Matmul {
 }
 
 impl Matmul {
-    /// Can the tile kernel do it, and is it worth it?
-    fn fits_tiles(&self) -> bool {
+    /// Can the kernels do it that read four words at a time?
+    fn in_fours(&self) -> bool {
         let in_fours = [self.m, self.n, self.k].iter().all(|size| size.is_multiple_of(4));
         let operands = [self.a, self.b, self.c];
         let in_fours = in_fours && operands.iter().all(Operand::in_fours);
-        let f32 = operands.iter().all(|operand| operand.tensor.precision() == Precision::F32);
-        in_fours && f32 && self.m >= TILE && self.n >= TILE
+        in_fours && operands.iter().all(|operand| operand.tensor.precision() == Precision::F32)
+    }
+
+    /// Can the tile kernel do it, and is it worth it?
+    fn fits_tiles(&self) -> bool {
+        self.in_fours() && self.m >= TILE && self.n >= TILE
+    }
+
+    /// Can the texture kernel do it?
+    fn fits_textures(&self) -> bool {
+        self.in_fours() && [self.a, self.b].iter().all(|operand| operand.tensor.fits_texture())
+    }
+
+    /// What the kernels that read four words at a time need not decide themselves.
+    fn constants(&self) -> Vec<(&'static str, u32)> {
+        let flags = [
+            ("A_TRANSPOSED", self.a.col != 1),
+            ("B_TRANSPOSED", self.b.col != 1),
+            ("ACCUMULATE", self.accumulate),
+        ];
+        flags.map(|(name, flag)| (name, u32::from(flag))).to_vec()
     }
 }
 
@@ -128,20 +153,25 @@ pub fn matmul(plan: &mut Plan, args: Matmul) {
     let mut types = real(&[a.tensor, b.tensor]);
     types.push(("Product", c.tensor.precision()));
     let tiles = |rows: usize, columns: usize| batches * m.div_ceil(rows) * n.div_ceil(columns);
-    let mut constants = vec![];
+    let (mut constants, mut operands) = (vec![], [a.tensor, b.tensor]);
     let (shader, entries, groups) = match plan.kernels.products {
         KernelFamily::Workgroup => (SHADER, ["workgroup_64x64", "workgroup_64x64_sums"], tiles(64, 64)),
         KernelFamily::Tile if args.fits_tiles() => {
-            let flags =
-                [("A_TRANSPOSED", a.col != 1), ("B_TRANSPOSED", b.col != 1), ("ACCUMULATE", accumulate)];
-            constants.extend(flags.map(|(name, flag)| (name, u32::from(flag))));
+            constants = args.constants();
             types.clear();
             (TILE_SHADER, ["tile_16x16", "tile_16x16_sums"], tiles(TILE, TILE).div_ceil(TILE_WORKGROUP))
+        }
+        KernelFamily::Texture if args.fits_textures() => {
+            constants = args.constants();
+            types.clear();
+            operands = operands.map(|tensor| plan.texture(tensor));
+            let groups = tiles(16, 8).div_ceil(TEXTURE_WORKGROUP);
+            (TEXTURE_SHADER, ["texture_16x8", "texture_16x8_sums"], groups)
         }
         KernelFamily::Subgroup if n >= SUBGROUP_COLUMNS => {
             (SUBGROUP_SHADER, ["subgroup_16x32", "subgroup_16x32_sums"], tiles(16, 32))
         }
-        KernelFamily::Register | KernelFamily::Subgroup | KernelFamily::Tile => {
+        KernelFamily::Register | KernelFamily::Subgroup | KernelFamily::Tile | KernelFamily::Texture => {
             (SHADER, ["register_8x8", "register_8x8_sums"], tiles(8, 8).div_ceil(REGISTER_WORKGROUP))
         }
     };
@@ -149,7 +179,12 @@ pub fn matmul(plan: &mut Plan, args: Matmul) {
     plan.dispatch(Dispatch {
         kernel: Kernel { shader, entry, constants, types },
         // Without a bias or sums something must still be bound in its place; B is never written here.
-        bindings: vec![(1, a.tensor), (2, b.tensor), (3, bias.or(sums).unwrap_or(b.tensor)), (4, c.tensor)],
+        bindings: vec![
+            (1, operands[0]),
+            (2, operands[1]),
+            (3, bias.or(sums).unwrap_or(b.tensor)),
+            (4, c.tensor),
+        ],
         params,
         groups: grid(groups),
     });

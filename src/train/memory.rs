@@ -15,8 +15,8 @@ pub struct RunMemory {
 /// The buffers that serve one purpose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryUse {
-    /// Which: `weights`, `gradients`, `moments`, `activations` with their gradients, `inputs and tables`, `parameters` of
-    /// the dispatches, or `transfers` between host and device.
+    /// Which: `weights`, `gradients`, `moments`, `activations` with their gradients, `textures` for the products'
+    /// operands, `inputs and tables`, `parameters` of the dispatches, or `transfers` between host and device.
     pub purpose: &'static str,
     /// The buffers.
     pub buffers: Vec<PlannedBuffer>,
@@ -46,6 +46,7 @@ impl RunMemory {
 
         let purposes = ["weights", "gradients", "moments", "activations", "inputs and tables"];
         let mut uses: Vec<_> = purposes.into_iter().map(planned).collect();
+        uses.push(MemoryUse { purpose: "textures", buffers: memory.textures.clone() });
         let of_shorter = step.shorter.iter().map(|shorter| shorter.plan.params_bytes());
         let params = std::iter::once(memory.params).chain(of_shorter);
         let params = params.map(|bytes| buffer("parameters", bytes)).collect();

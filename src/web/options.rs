@@ -136,6 +136,7 @@ pub enum BiasStart {
 pub enum Kernels {
     Register,
     Tile,
+    Texture,
     Workgroup,
 }
 

@@ -192,6 +192,7 @@ impl From<Kernels> for KernelFamily {
         match kernels {
             Kernels::Register => Self::Register,
             Kernels::Tile => Self::Tile,
+            Kernels::Texture => Self::Texture,
             Kernels::Workgroup => Self::Workgroup,
         }
     }

@@ -19,6 +19,9 @@ const SHADERS = readdirSync(new URL("../../shaders", import.meta.url))
   .filter((name) => !["accumulate", "cast", "dropout", "loss_scale", "matmul_subgroup"].includes(name))
   .sort();
 
+/** Shaders of one family of kernels only. */
+const ONLY_OF = { matmul_tile: "tile", matmul_texture: "texture" };
+
 /** Has the worker tell of every shader that was compiled, and what the browser's compiler says about it. */
 const workerPrelude = `
   const create = GPUDevice.prototype.createShaderModule;
@@ -47,8 +50,8 @@ function golden(name, fewer) {
 }
 
 for (const [browser, families, launch] of [
-  ["Chromium", ["register", "tile", "workgroup"], () => launchChromium({ webgpu: true })],
-  ["Firefox", ["register", "workgroup"], () => launchFirefox({ prefs: FIREFOX_WEBGPU })],
+  ["Chromium", ["register", "tile", "texture", "workgroup"], () => launchChromium({ webgpu: true })],
+  ["Firefox", ["register", "texture", "workgroup"], () => launchFirefox({ prefs: FIREFOX_WEBGPU })],
 ]) {
   for (const [place, kernels] of families.entries()) {
     const fewer = place > 0;
@@ -69,7 +72,7 @@ for (const [browser, families, launch] of [
         const isShader = (message) => message.startsWith("log: shader ");
         assert.deepEqual(messages.filter((message) => !isShader(message)), []);
         const compiled = new Set(messages.map((message) => message.slice("log: shader ".length)));
-        assert.deepEqual([...compiled].sort(), SHADERS.filter((name) => kernels === "tile" || name !== "matmul_tile"));
+        assert.deepEqual([...compiled].sort(), SHADERS.filter((name) => !ONLY_OF[name] || ONLY_OF[name] === kernels));
       }));
   }
 }

@@ -218,3 +218,32 @@ fn linear_layer_and_its_gradients() {
         assert_close("dbias", &read(&device, &program, db), &want, 2e-6);
     }
 }
+
+/// Products that share an operand, and one whose operand is written in between: kernels that read copies must notice.
+#[test]
+fn a_product_reads_what_was_last_written() {
+    let size = 72;
+    for family in families() {
+        let device = device(family);
+        let mut random = Random::new(19);
+        let (x, y) = (random.vec(size * size), random.vec(size * size));
+        let mut bench = Bench::new(&device);
+        let [x_rows, y_rows] =
+            [("x", &x), ("y", &y)].map(|(name, v)| Operand::rows(bench.input(name, v), size));
+        let outputs =
+            ["xy", "first", "second"].map(|name| Operand::rows(bench.output(name, size * size), size));
+        let [xy, first, second] = outputs;
+        for (a, c, accumulate) in
+            [(x_rows, xy, false), (xy, first, false), (x_rows, xy, true), (xy, second, false)]
+        {
+            let (b, (m, n, k), batch) = (y_rows, (size, size, size), (1, 1));
+            let product = Matmul { a, b, c, bias: None, sums: None, m, n, k, batch, alpha: 1.0, accumulate };
+            matmul(&mut bench.plan, product);
+        }
+        let program = bench.run(&device);
+        let twice: Vec<_> =
+            read(&device, &program, first.tensor).iter().map(|v| 2.0 * f64::from(*v)).collect();
+        assert!(twice.iter().any(|v| *v != 0.0));
+        assert_close(&format!("{family:?}"), &read(&device, &program, second.tensor), &twice, 2e-6);
+    }
+}

@@ -60,8 +60,8 @@ export interface Strategy {
 
 /** Options of {@link selfTest}. */
 export interface SelfTestOptions {
-  /** Which kernels to test: those that hold tiles in registers, those that hold larger ones there (SwiftShader and GPUs), or those that share them in a workgroup's memory. By default the ones that suit the adapter. */
-  readonly kernels?: "register" | "tile" | "workgroup";
+  /** Which kernels to test: those that hold tiles in registers, those that hold larger ones there (SwiftShader and GPUs), those that read them from textures, or those that share them in a workgroup's memory. By default the ones that suit the adapter. */
+  readonly kernels?: "register" | "tile" | "texture" | "workgroup";
   /** Golden numbers by file name, instead of those that come with the package. */
   readonly files?: Readonly<Record<string, Uint8Array>>;
 }
@@ -86,7 +86,7 @@ export interface SelfTestReport {
   readonly ok: boolean;
   /** The adapter's name. */
   readonly adapter: string;
-  readonly kernels: "register" | "tile" | "workgroup";
+  readonly kernels: "register" | "tile" | "texture" | "workgroup";
   /** How many tensors and numbers were compared. */
   readonly comparisons: number;
   /** For each quantity the comparison that came closest to its tolerance, or exceeded it most. */

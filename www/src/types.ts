@@ -105,7 +105,7 @@ export interface PretrainOptions extends ExampleOptions {
    * Which kernels compute. By default those that suit the adapter; on a GPU the first run measures for a second which of
    * them multiply matrices fastest, and the browser keeps the result.
    */
-  readonly kernels?: "register" | "tile" | "workgroup";
+  readonly kernels?: "register" | "tile" | "texture" | "workgroup";
 
   /**
    * Saves the run in the browser under a name. A run of that name with the same text and options goes on where it was,

@@ -33,6 +33,15 @@ pub(super) async fn survey() -> Survey {
     survey
 }
 
+pub(super) fn tell_when_given_work() -> bool {
+    false
+}
+
+pub(super) fn has_readable_textures(adapter: &wgpu::Adapter) -> bool {
+    let features = adapter.get_texture_format_features(wgpu::TextureFormat::Rgba32Float);
+    features.flags.contains(wgpu::TextureFormatFeatureFlags::STORAGE_READ_ONLY)
+}
+
 pub(super) async fn to_open(report: &AdapterReport) -> Option<wgpu::Adapter> {
     report.handle.clone()
 }

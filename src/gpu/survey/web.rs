@@ -10,6 +10,11 @@ extern "C" {
     type Gpu;
     #[wasm_bindgen(method, catch, js_name = requestAdapter)]
     async fn request_adapter(this: &Gpu, options: &JsValue) -> Result<JsValue, JsValue>;
+
+    #[wasm_bindgen(js_name = WGSLLanguageFeatures)]
+    type LanguageFeatures;
+    #[wasm_bindgen(method)]
+    fn has(this: &LanguageFeatures, feature: &str) -> bool;
 }
 
 /// What a page can ask for, by the index of the adapter that it gets.
@@ -32,27 +37,45 @@ async fn adapters() -> Result<Vec<AdapterReport>, (AbsenceCause, &'static str)> 
     let global = js_sys::global();
     let navigator = get(&global, "navigator");
     let gpu = get(&navigator, "gpu");
-    let user_agent = text(&navigator, "userAgent");
-    let browser = Browser::from_user_agent(&user_agent);
     if gpu.is_falsy() {
         return Err(match get(&global, "isSecureContext").as_bool() {
             Some(false) => {
                 (AbsenceCause::InsecureContext, "the page came neither over https nor from this machine")
             }
-            _ => (AbsenceCause::NoWebGpuApi(browser), "there is no WebGPU (navigator.gpu is missing)"),
+            _ => (AbsenceCause::NoWebGpuApi(browser()), "there is no WebGPU (navigator.gpu is missing)"),
         });
     }
-    let none = (AbsenceCause::NoBrowserAdapter(browser), "there is WebGPU, but no adapter for it");
+    let none = (AbsenceCause::NoBrowserAdapter(browser()), "there is WebGPU, but no adapter for it");
     let mut adapters: Vec<AdapterReport> = Vec::new();
     for index in 0..PREFERENCES.len() {
         let Some(adapter) = request(index).await else { continue };
         let name = name(gpu.unchecked_ref(), index).await;
         if adapters.iter().all(|other| other.name != name) {
-            let driver = user_agent.clone();
+            let driver = user_agent();
             adapters.push(AdapterReport { name, driver, ..AdapterReport::new(index, adapter) });
         }
     }
     if adapters.is_empty() { Err(none) } else { Ok(adapters) }
+}
+
+/// Firefox looks ten times a second what a device has done, and whenever something is submitted.
+pub(super) fn tell_when_given_work() -> bool {
+    browser() == Browser::Firefox
+}
+
+fn browser() -> Browser {
+    Browser::from_user_agent(&user_agent())
+}
+
+fn user_agent() -> String {
+    text(&get(&js_sys::global(), "navigator"), "userAgent")
+}
+
+/// All adapters of a browser can, if its shading language has a name for it.
+pub(super) fn has_readable_textures(_: &wgpu::Adapter) -> bool {
+    let gpu = get(&get(&js_sys::global(), "navigator"), "gpu");
+    let Ok(features) = get(&gpu, "wgslLanguageFeatures").dyn_into::<LanguageFeatures>() else { return false };
+    features.has("readonly_and_readwrite_storage_textures")
 }
 
 /// In a browser an adapter opens one device only, so there must be a new one for each.
