@@ -288,25 +288,46 @@ impl Program {
         }
     }
 
-    /// Append the whole program so many times, all dispatches in one pass with these timestamps.
-    ///
-    /// # Panics
-    /// When it has anything but dispatches.
+    /// Append the whole program so many times, with timestamps at the start of the first pass and at the end of the last:
+    /// there is one, unless something is copied or cleared between dispatches.
     pub(super) fn encode_runs(
         &self,
         encoder: &mut wgpu::CommandEncoder,
         runs: u32,
         timestamp_writes: Option<wgpu::ComputePassTimestampWrites>,
     ) {
-        let mut pass =
-            encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes });
-        for step in (0..runs).flat_map(|_| &self.steps) {
-            let Step::Dispatch { pipeline, bind_group, groups: [x, y] } = step else {
-                panic!("a clear between dispatches")
+        let is_dispatch = |step: &&Step| matches!(step, Step::Dispatch { .. });
+        let steps: Vec<_> = (0..runs).flat_map(|_| &self.steps).collect();
+        let first = steps.iter().position(is_dispatch);
+        let last = steps.iter().rposition(is_dispatch);
+        let mut at = 0;
+        for steps in steps.chunk_by(|a, b| is_dispatch(a) == is_dispatch(b)) {
+            let (start, end) = (at, at + steps.len());
+            at = end;
+            if !is_dispatch(&steps[0]) {
+                steps.iter().for_each(|step| step.encode_transfer(encoder));
+                continue;
+            }
+            let timestamp_writes = timestamp_writes.clone().map(|writes| wgpu::ComputePassTimestampWrites {
+                beginning_of_pass_write_index: writes
+                    .beginning_of_pass_write_index
+                    .filter(|_| first == Some(start)),
+                end_of_pass_write_index: writes.end_of_pass_write_index.filter(|_| last == Some(end - 1)),
+                ..writes
+            });
+            let is_timed = |writes: &wgpu::ComputePassTimestampWrites| {
+                writes.beginning_of_pass_write_index.is_some() || writes.end_of_pass_write_index.is_some()
             };
-            pass.set_pipeline(pipeline);
-            pass.set_bind_group(0, bind_group, &[]);
-            pass.dispatch_workgroups(*x, *y, 1);
+            let timestamp_writes = timestamp_writes.filter(is_timed);
+            let mut pass =
+                encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes });
+            for step in steps {
+                if let Step::Dispatch { pipeline, bind_group, groups: [x, y] } = step {
+                    pass.set_pipeline(pipeline);
+                    pass.set_bind_group(0, bind_group, &[]);
+                    pass.dispatch_workgroups(*x, *y, 1);
+                }
+            }
         }
     }
 
