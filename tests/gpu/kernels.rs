@@ -31,8 +31,8 @@ fn the_fastest_are_measured_once_and_known_from_then_on() {
     measure(&mut first, options, &mut known);
     println!("measured in {:.2} s", start.elapsed().as_secs_f64());
     let fastest = first.adapter.fastest.expect("measured");
-    // By as much as no busy machine hides: twice as fast on llvmpipe as register, and on SwiftShader.
-    assert_eq!(fastest, candidates(&first.adapter)[1]);
+    // By as much as no busy machine hides: all others are twice as fast, on llvmpipe and on SwiftShader.
+    assert_ne!(fastest, KernelFamily::Register);
     assert_eq!(options.told_on(&first.adapter), format!("{} (measured fastest)", fastest.name()));
     let gpu = pollster::block_on(first.open(options)).expect("a device");
     assert_eq!((gpu.kernels.products, gpu.kernels.rows), (fastest, RowKernels::Invocation));
@@ -85,7 +85,8 @@ fn software_adapters_have_one_candidate_and_gpus_several() {
     assert_eq!(adapter.kind, AdapterKind::Software);
     assert_eq!(adapter.candidates(), [turn.gpu.kernels.products]);
     let gpu = AdapterReport { kind: AdapterKind::Integrated, has_subgroups_of_8: false, ..adapter };
-    let all = [KernelFamily::Workgroup, KernelFamily::Register, KernelFamily::Tile];
+    let mut all = vec![KernelFamily::Workgroup, KernelFamily::Register, KernelFamily::Tile];
+    all.extend(gpu.has_readable_textures.then_some(KernelFamily::Texture));
     assert_eq!(gpu.candidates(), all);
     let measured = AdapterReport { fastest: Some(KernelFamily::Tile), ..gpu };
     let kernels = DeviceOptions::default().kernels_on(&measured);
