@@ -1,12 +1,13 @@
 // How long a training step takes natively, next to other programs on the same machine. They take turns, three times, so that
 // whatever else the machine does meets all alike:
 //
-//     node benches/native.mjs [--model_size tiny] [--vocab_size 8192] [--steps 10] [--peers torch-gathered,burn] [--json]
+//     node benches/native.mjs [--model_size tiny] [--vocab_size 8192] [--steps 10] [--peers torch-gathered,burn]
+//                             [--kernels texture] [--json]
 //
 // Ours and burn run on the adapter that `VK_DRIVER_FILES` leaves, PyTorch on the CPU. `burn-tuned` is burn with its defaults,
 // `burn` without autotune and fusion. Shapes, dropout, losses, clipping and optimizer
-// are alike, the numbers are not: that ours are right is for the tests to show. `PYTHON` names a Python with torch and
-// transformers.
+// are alike, the numbers are not: that ours are right is for the tests to show. `--kernels` chooses ours. `PYTHON` names a
+// Python with torch and transformers.
 import { spawnSync } from "node:child_process";
 import { loadavg } from "node:os";
 import { join } from "node:path";
@@ -41,15 +42,16 @@ const text = (value) => ({ type: "string", default: value });
 const { values } = parseArgs({
   options: {
     model_size: text("tiny"), vocab_size: text("8192"), steps: text("10"), peers: text(Object.keys(PEERS).join()),
-    json: { type: "boolean", default: false },
+    kernels: { type: "string" }, json: { type: "boolean", default: false },
   },
 });
-const { model_size, vocab_size, steps, json } = values;
+const { model_size, vocab_size, steps, kernels, json } = values;
 const peers = values.peers.split(",");
 const unknown = peers.find((peer) => !(peer in PEERS));
 if (unknown) throw new Error(`--peers must be some of ${Object.keys(PEERS)}, but not ${unknown}`);
 
 const flags = ["--model_size", model_size, "--vocab_size", vocab_size, "--steps", steps, "--json"];
+if (kernels) flags.push("--kernels", kernels);
 const programs = { ours: () => run("cargo", ["run", "--release", "--locked", "--", "bench", ...flags]) };
 for (const peer of peers) programs[peer] = () => PEERS[peer](model_size, vocab_size, steps);
 const results = Object.fromEntries(Object.keys(programs).map((name) => [name, []]));

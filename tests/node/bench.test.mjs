@@ -44,7 +44,10 @@ test("programs take turns, and medians are compared", (t) => {
 });
 
 test("a table tells the same", (t) => {
-  const { stdout } = bench(t, { cargo: [30, 10, 20], python: [50, 60, 40] }, "--peers", "torch-gathered");
+  const times = { cargo: [30, 10, 20], python: [50, 60, 40] };
+  const { stdout, calls } = bench(t, times, "--peers", "torch-gathered", "--kernels", "texture");
+  assert.match(calls()[0], /bench .* --json --kernels texture/);
+  assert.doesNotMatch(calls()[1], /texture/);
   assert.match(stdout, /^none: tiny, vocabulary 8192; load /);
   assert.match(stdout, /^wgpu-bert +20 +9\.00 +1\.00$/m);
   assert.match(stdout, /^torch-gathered +50 +39 +2\.50$/m);
