@@ -81,7 +81,8 @@ async function dropOnes({ code, length, site, threshold, scale, key, part }) {
     device.queue.writeBuffer(made, 0, content);
     return made;
   };
-  const params = new Uint32Array([length, site, threshold, 0, 0, 1, 2]);
+  // Nothing was cut off: as many elements in the whole, and none to skip after a group of four.
+  const params = new Uint32Array([length, site, threshold, 0, 0, 1, 2, length, 1, 0]);
   new Float32Array(params.buffer)[3] = scale;
   const ones = new Float32Array(length).fill(1);
   const y = buffer(STORAGE | COPY_SRC, ones);
